@@ -1,0 +1,306 @@
+"""conv: the N-dimensional convolution (cross-correlation) of deep learning, with strides, padding, dilation and groups.
+
+One canonical layout: operand (N, C, spatial...), kernel (O, I, spatial...), result (N, O, spatial...); front ends
+transpose other layouts into it, which costs index arithmetic only. The derivatives are convolutions again (the formulas
+are those of JAX's `lax/convolution.py`: swap the roles of batch and feature axes, of strides and dilations).
+"""
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import promote
+from ..errors import ShapeError
+from ..ir.expr import (TRUE, Axis, Expr, Reader, axis as axis_expr, cast, conjunction, constant, index_constant,
+                       operation, reduce, select)
+from ..ir.primitive import Linear, Primitive, Zero, declare
+from ..ir.types import Type, array_type
+from ..trace import bind
+from .contract import check_product_types, product_accumulation
+from .create import full
+from .linear import reshape, transpose
+from .rules import add_tangents, is_zero, move_axis
+from .slicing import flip, pad, pad_p, slice_
+
+Extents = tuple[int, ...]
+Padding = tuple[tuple[int, int], ...]
+
+
+def dilated(extent: int, dilation: int) -> int:
+    """The extent of an axis with `dilation - 1` holes between its elements."""
+    return 0 if extent == 0 else (extent - 1) * dilation + 1
+
+
+def convolved_extents(operand: Extents, kernel: Extents, strides: Extents, padding: Padding, lhs_dilation: Extents,
+                      rhs_dilation: Extents) -> Extents:
+    """The spatial shape of the result: how often the dilated kernel fits into the dilated, padded operand."""
+    result = []
+    for x, k, stride, (low, high), spread, kernel_spread in zip(operand, kernel, strides, padding, lhs_dilation,
+                                                                rhs_dilation, strict=True):
+        room = dilated(x, spread) + low + high - dilated(k, kernel_spread)
+        result.append(0 if room < 0 else room // stride + 1)
+    return tuple(result)
+
+
+def _check_parameters(rank: int, strides: Extents, padding: Padding, lhs_dilation: Extents, rhs_dilation: Extents) -> None:
+    for name, value in (("strides", strides), ("padding", padding), ("lhs_dilation", lhs_dilation),
+                        ("rhs_dilation", rhs_dilation)):
+        if len(value) != rank:
+            raise ShapeError(f"conv: {name}={value} needs one entry for each of the {rank} spatial axes")
+        if name != "padding" and any(entry < 1 for entry in value):
+            raise ShapeError(f"conv: {name}={value} must be positive")
+
+
+def _conv_type(lhs: Type, rhs: Type, *, strides: Extents, padding: Padding, lhs_dilation: Extents, rhs_dilation: Extents,
+               feature_group_count: int, batch_group_count: int, dtype: np.dtype) -> Type:
+    check_product_types("conv", lhs.dtype, rhs.dtype, dtype)
+    if lhs.rank < 2 or lhs.rank != rhs.rank:
+        raise ShapeError(f"conv: the operand (N, C, spatial...) and the kernel (O, I, spatial...) need the same number "
+                         f"of axes, at least two; got shapes {lhs.shape} and {rhs.shape}")
+    _check_parameters(lhs.rank - 2, strides, padding, lhs_dilation, rhs_dilation)
+    (batch, channels), (features, inputs) = lhs.shape[:2], rhs.shape[:2]
+    if feature_group_count < 1 or batch_group_count < 1 or min(feature_group_count, batch_group_count) != 1:
+        raise ShapeError(f"conv: feature_group_count={feature_group_count} and batch_group_count={batch_group_count} "
+                         f"must be positive, and one of them 1")
+    if channels != inputs * feature_group_count:
+        raise ShapeError(f"conv: an operand of shape {lhs.shape} has {channels} channels, but a kernel of shape "
+                         f"{rhs.shape} in {feature_group_count} feature groups takes {inputs * feature_group_count}")
+    if features % (feature_group_count * batch_group_count) or batch % batch_group_count:
+        raise ShapeError(f"conv: {features} output features of a kernel of shape {rhs.shape} and a batch of {batch} do "
+                         f"not divide into feature_group_count={feature_group_count}, "
+                         f"batch_group_count={batch_group_count} groups")
+    spatial = convolved_extents(lhs.shape[2:], rhs.shape[2:], strides, padding, lhs_dilation, rhs_dilation)
+    return array_type((batch // batch_group_count, features, *spatial), dtype)
+
+
+def _conv_reference(lhs: np.ndarray, rhs: np.ndarray, *, strides: Extents, padding: Padding, lhs_dilation: Extents,
+                    rhs_dilation: Extents, feature_group_count: int, batch_group_count: int,
+                    dtype: np.dtype) -> np.ndarray:
+    """For every position of the kernel: the operand's elements under it times its weights."""
+    wide = product_accumulation(lhs.dtype, rhs.dtype, dtype)
+    config = ((0, 0, 0), (0, 0, 0), *((low, high, d - 1) for (low, high), d in zip(padding, lhs_dilation, strict=True)))
+    spatial = convolved_extents(lhs.shape[2:], rhs.shape[2:], strides, padding, lhs_dilation, rhs_dilation)
+    groups, batch_groups = feature_group_count, batch_group_count
+    batch, features = lhs.shape[0] // batch_groups, rhs.shape[0]
+    result = np.zeros((batch, batch_groups, groups, features // (groups * batch_groups), *spatial), wide)
+    if result.size:
+        operand = pad_p.reference(lhs.astype(wide), np.zeros((), wide), config=config)
+        weights = rhs.astype(wide).reshape(batch_groups, groups, result.shape[3], *rhs.shape[1:])
+        for k in itertools.product(*map(range, rhs.shape[2:])):
+            window = operand[(slice(None), slice(None), *(
+                slice(at * d, at * d + (count - 1) * stride + 1, stride)
+                for at, d, count, stride in zip(k, rhs_dilation, spatial, strides, strict=True)))]
+            grouped = window.reshape(batch_groups, batch, groups, rhs.shape[1], *spatial)
+            result += np.einsum("bngi...,bgoi->nbgo...", grouped, weights[(..., *k)])
+    return result.reshape(batch, features, *spatial).astype(dtype)
+
+
+def _conv_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    (lhs, rhs), (lhs_tangent, rhs_tangent) = primals, tangents
+    result = bind(conv_p, lhs, rhs, **params)
+    tangent: Any = Zero(result.type)
+    if not is_zero(lhs_tangent):
+        tangent = bind(conv_p, lhs_tangent, rhs, **params)
+    if not is_zero(rhs_tangent):
+        tangent = add_tangents(tangent, bind(conv_p, lhs, rhs_tangent, **params))
+    return result, tangent
+
+
+# ---- transpose ------------------------------------------------------------------------------------------------------
+
+
+def _swap_leading(x: Any) -> Any:
+    return transpose(x, (1, 0, *range(2, x.ndim)))
+
+
+def _regroup(x: Any, groups: int) -> Any:
+    """(groups * A, B, ...) -> (A, groups * B, ...)."""
+    first, second, *rest = x.shape
+    split = reshape(x, (groups, first // groups, second, *rest))
+    return reshape(transpose(split, (1, 0, *range(2, split.ndim))), (first // groups, groups * second, *rest))
+
+
+def _conv_transpose_lhs(cotangent: Any, lhs: Type, rhs: Any, *, strides: Extents, padding: Padding,
+                        lhs_dilation: Extents, rhs_dilation: Extents, feature_group_count: int, batch_group_count: int,
+                        dtype: np.dtype) -> Any:
+    """Convolve the cotangent, dilated by the strides, with the kernel reversed in space; its O and I change places."""
+    spatial = range(2, rhs.ndim)
+    groups = feature_group_count * batch_group_count     # one of them is 1; both are feature groups of the cotangent
+    weights = _swap_leading(_regroup(rhs, groups)) if groups > 1 else _swap_leading(rhs)
+    new_padding = []
+    for a in spatial:
+        kernel = dilated(rhs.shape[a], rhs_dilation[a - 2])
+        before = kernel - padding[a - 2][0] - 1
+        total = dilated(lhs.shape[a], lhs_dilation[a - 2]) + kernel - 1 - dilated(cotangent.shape[a], strides[a - 2])
+        new_padding.append((before, total - before))
+    result = conv(cotangent, flip(weights, tuple(spatial)), strides=lhs_dilation, padding=tuple(new_padding),
+                  lhs_dilation=strides, rhs_dilation=rhs_dilation, feature_group_count=groups, dtype=lhs.dtype)
+    if batch_group_count > 1:                            # (N', groups * C, ...) -> (groups * N', C, ...)
+        batch, channels, *rest = result.shape
+        split = reshape(result, (batch, groups, channels // groups, *rest))
+        result = reshape(transpose(split, (1, 0, *range(2, split.ndim))), lhs.shape)
+    return result
+
+
+def _conv_transpose_rhs(cotangent: Any, lhs: Any, rhs: Type, *, strides: Extents, padding: Padding,
+                        lhs_dilation: Extents, rhs_dilation: Extents, feature_group_count: int, batch_group_count: int,
+                        dtype: np.dtype) -> Any:
+    """Convolve the operand with the cotangent, summing over the batch; feature groups and batch groups change places."""
+    new_padding = []
+    for a in range(2, rhs.rank):
+        low = padding[a - 2][0]
+        difference = dilated(cotangent.shape[a], strides[a - 2]) - dilated(lhs.shape[a], lhs_dilation[a - 2])
+        new_padding.append((low, difference + dilated(rhs.shape[a], rhs_dilation[a - 2]) - low - 1))
+    result = conv(_swap_leading(lhs), _swap_leading(cotangent), strides=rhs_dilation, padding=tuple(new_padding),
+                  lhs_dilation=lhs_dilation, rhs_dilation=strides, feature_group_count=batch_group_count,
+                  batch_group_count=feature_group_count, dtype=rhs.dtype)
+    return _swap_leading(result)
+
+
+def _conv_transpose(cotangent: Any, operands: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    lhs, rhs = operands
+    linear, other, rule = (lhs, rhs, _conv_transpose_lhs) if isinstance(lhs, Linear) else (rhs, lhs, _conv_transpose_rhs)
+    if cotangent.size == 0 or linear.type.size == 0:
+        answer = full(linear.type.shape, 0, linear.type.dtype)
+    elif isinstance(lhs, Linear):
+        answer = rule(cotangent, linear.type, other, **params)
+    else:
+        answer = rule(cotangent, other, linear.type, **params)
+    return (answer, None) if isinstance(lhs, Linear) else (None, answer)
+
+
+# ---- batch ----------------------------------------------------------------------------------------------------------
+
+
+def _fold(x: Any, mapped: int, into: int, groups: int) -> Any:
+    """Fold the mapped axis into axis `into` (counted without it), whose extent groups * A becomes groups * size * A."""
+    size = x.shape[mapped]
+    x = move_axis(x, mapped, into)
+    shape = (*x.shape[:into], *x.shape[into + 1:])
+    if groups > 1:
+        per_group = shape[into] // groups
+        split = reshape(x, (*shape[:into], size, groups, per_group, *shape[into + 1:]))
+        x = move_axis(split, into, into + 1)
+    return reshape(x, (*shape[:into], size * shape[into], *shape[into + 1:]))
+
+
+def _unfold(x: Any, size: int, axis: int, groups: int) -> tuple[Any, int]:
+    """The inverse of `_fold`: an array with the mapped axis in front."""
+    per_group = x.shape[axis] // (size * groups)
+    split = reshape(x, (*x.shape[:axis], groups, size, per_group, *x.shape[axis + 1:]))
+    moved = move_axis(split, axis + 1, 0)
+    return reshape(moved, (size, *x.shape[:axis], groups * per_group, *x.shape[axis + 1:])), 0
+
+
+def _conv_batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], **params: Any) -> tuple[Any, int]:
+    """Two mapped operands: further groups. Only the operand: a larger batch. Only the kernel: more output features."""
+    (lhs, rhs), (lhs_axis, rhs_axis) = operands, axes
+    features, batches = params["feature_group_count"], params["batch_group_count"]
+    if lhs_axis is not None and rhs_axis is not None:
+        kernel = _fold(rhs, rhs_axis, 0, 1)
+        if batches > 1:
+            result = bind(conv_p, _fold(lhs, lhs_axis, 0, 1), kernel, **params | {"batch_group_count": batches * size})
+        else:
+            result = bind(conv_p, _fold(lhs, lhs_axis, 1, 1), kernel, **params | {"feature_group_count": features * size})
+        return _unfold(result, size, 1, 1)
+    if lhs_axis is not None:
+        return _unfold(bind(conv_p, _fold(lhs, lhs_axis, 0, batches), rhs, **params), size, 0, 1)
+    groups = features * batches
+    return _unfold(bind(conv_p, lhs, _fold(rhs, rhs_axis, 0, groups), **params), size, 1, groups)
+
+
+# ---- lower ----------------------------------------------------------------------------------------------------------
+
+
+def _affine(terms: Sequence[tuple[Expr, int]], offset: int) -> Expr:
+    total = None
+    for x, factor in terms:
+        scaled = x if factor == 1 else operation("mul", x, index_constant(factor))
+        total = scaled if total is None else operation("add", total, scaled)
+    assert total is not None
+    return total if offset == 0 else operation("add", total, index_constant(offset))
+
+
+def _position(place: Expr, tap: Expr, extent: int, count: int, taps: int, stride: int, low: int, spread: int,
+              kernel_spread: int) -> tuple[Expr, Expr]:
+    """The operand's index under tap `tap` of the kernel at result position `place`, and where it lies within."""
+    position = _affine([(place, stride), (tap, kernel_spread)], -low)
+    inside = TRUE
+    if low > 0:
+        inside = operation("ge", position, index_constant(0))
+    if (count - 1) * stride + (taps - 1) * kernel_spread - low > (extent - 1) * spread:
+        inside = conjunction(inside, operation("le", position, index_constant((extent - 1) * spread)))
+    if spread > 1:     # a negative position may round to 0 here; it is outside anyway
+        on_element = operation("eq", operation("rem", position, index_constant(spread)), index_constant(0))
+        inside = conjunction(inside, on_element)
+        position = operation("div", position, index_constant(spread))
+    return position, inside
+
+
+def _group(index: Expr, members: int, groups: int) -> Expr | None:
+    """The number of the group that a feature belongs to; None for a single group."""
+    if groups == 1:
+        return None
+    return index if members == 1 else operation("div", index, index_constant(members))
+
+
+def _in_group(index: Expr, group: Expr | None, members: int) -> Expr:
+    if group is None:
+        return index
+    return group if members == 1 else _affine([(group, members), (index, 1)], 0)
+
+
+def _conv_lower(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Expr, type: Type, *, strides: Extents,
+                padding: Padding, lhs_dilation: Extents, rhs_dilation: Extents, feature_group_count: int,
+                batch_group_count: int, dtype: np.dtype) -> Expr:
+    lhs, rhs = readers
+    batch, feature, *places = index
+    inputs, kernel = rhs.shape[1], rhs.shape[2:]
+    channel_loop = Axis("i", inputs)
+    tap_loops = tuple(Axis(f"k{number}", taps) for number, taps in enumerate(kernel))
+    channel = axis_expr(channel_loop)
+    groups = feature_group_count * batch_group_count
+    group = _group(feature, type.shape[1] // groups, groups)
+    positions, inside = [], TRUE
+    for place, loop, extent, count, stride, (low, _), spread, kernel_spread in zip(
+            places, tap_loops, lhs.shape[2:], type.shape[2:], strides, padding, lhs_dilation, rhs_dilation, strict=True):
+        position, within = _position(place, axis_expr(loop), extent, count, loop.extent, stride, low, spread,
+                                     kernel_spread)
+        positions.append(position)
+        inside = conjunction(inside, within)
+    row = _in_group(batch, group, type.shape[0]) if batch_group_count > 1 else batch
+    column = _in_group(channel, group, inputs) if feature_group_count > 1 else channel
+    wide = product_accumulation(lhs.dtype, rhs.dtype, dtype)
+    element = lhs((row, column, *positions), conjunction(valid, inside))
+    left = cast(select(inside, element, constant(0, lhs.dtype)), wide)
+    right = cast(rhs((feature, channel, *map(axis_expr, tap_loops)), valid), wide)
+    return cast(reduce("add", operation("mul", left, right), (channel_loop, *tap_loops)), dtype)
+
+
+conv_p = declare(Primitive(
+    "conv", _conv_type, _conv_reference, _conv_jvp, _conv_transpose, _conv_batch, _conv_lower,
+    frozenset({"contraction"}),
+    "(N, C, spatial...) with a kernel (O, I, spatial...) to (N, O, spatial...); 16-bit floats accumulate in float32."))
+
+
+# ---- functions ------------------------------------------------------------------------------------------------------
+
+
+def conv(lhs: Any, rhs: Any, *, strides: Extents | None = None, padding: Padding | None = None,
+         lhs_dilation: Extents | None = None, rhs_dilation: Extents | None = None, feature_group_count: int = 1,
+         batch_group_count: int = 1, dtype: np.dtype | None = None) -> Any:
+    """Convolve `lhs` (N, C, spatial...) with the kernel `rhs` (O, I, spatial...), without flipping the kernel.
+
+    Result position p sees the operand, with lhs_dilation - 1 zeros between its elements and `padding` (low, high; may be
+    negative) zeros around, at p * stride + k * rhs_dilation. feature_group_count G: C = G * I, and features o and
+    channels are split into G groups that do not see one another. batch_group_count: the same over the batch, N.
+    """
+    ones = (1,) * (lhs.ndim - 2)
+    return bind(conv_p, lhs, rhs, strides=strides or ones, padding=padding or ((0, 0),) * len(ones),
+                lhs_dilation=lhs_dilation or ones, rhs_dilation=rhs_dilation or ones,
+                feature_group_count=feature_group_count, batch_group_count=batch_group_count,
+                dtype=promote(lhs.dtype, rhs.dtype) if dtype is None else dtype)
