@@ -4,7 +4,7 @@
              | name, buffers, scratch, body of statements                                                         (scheduled)
 
     nest   ::= target[index] <combine>= value, for every point of the nest's axes (and reduce axes)
-    stmt   ::= Loop(axis, kind, body) | Store(target, index, value, combine) | If(condition, body) | While(condition, body)
+    stmt   ::= Loop(axis, kind, body, stop) | Store(target, index, value, combine) | If(condition, body) | While(condition, body)
 
 A fused kernel runs, for every point of its outer axes (in any order, in parallel), its nests one after another. Nests talk
 through scratch buffers, which are private to a point of the outer axes. So softmax is one kernel: outer axis the row; nests
@@ -45,7 +45,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Run `body` for axis = 0 .. extent-1.
+    """Run `body` for axis = 0 .. extent-1, or for axis < `stop` (never above the extent) where that is given.
 
     kind: "serial" (in order), "parallel" (any order, on the thread pool), "vector" (the axis becomes lanes),
     "unroll" (written out).
@@ -53,6 +53,7 @@ class Loop:
     axis: Axis
     body: tuple[Statement, ...]
     kind: str = "serial"
+    stop: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
