@@ -126,7 +126,9 @@ def run_fragment(fragment: Fragment, arrays: tuple[np.ndarray, ...]) -> list[np.
 def _execute(body: tuple[Statement, ...], axes: dict[Axis, Any], memory: dict[Buffer, np.ndarray]) -> None:
     for s in body:
         if isinstance(s, Loop):
-            for i in range(s.axis.extent):
+            stop = s.axis.extent if s.stop is None else int(evaluate(s.stop, axes, memory))
+            assert stop <= s.axis.extent
+            for i in range(stop):
                 _execute(s.body, {**axes, s.axis: np.int64(i)}, memory)
         elif isinstance(s, If):
             if evaluate(s.condition, axes, memory):
