@@ -20,7 +20,7 @@ import numpy as np
 from ..util import toposort
 from .intern import InternTable
 from .primitive import Primitive, Refused
-from .types import Type
+from .types import Literal, Type, literal
 
 Params = tuple[tuple[str, Any], ...]
 
@@ -141,7 +141,17 @@ def param_text(value: Any) -> str:
         return "(" + ", ".join(map(param_text, value)) + ("," if len(value) == 1 else "") + ")"
     if isinstance(value, np.dtype):
         return value.name
+    if isinstance(value, Literal):
+        return literal_text(value)
     return str(value) if not isinstance(value, str) else repr(value)
+
+
+def literal_text(value: Literal) -> str:
+    """A literal with its type, such as `float32(0.5)`; by its bits if it is not the usual NaN."""
+    number = value.value
+    if literal(number, value.dtype) == value:
+        return f"{value.dtype.name}({number!r})"
+    return f"{value.dtype.name}(0x{value.bits[::-1].hex()})"
 
 
 _programs: InternTable[Program] = InternTable()
