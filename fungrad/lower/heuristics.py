@@ -1,0 +1,197 @@
+"""Good schedules in microseconds: the Opts with which a kernel starts (and from which BEAM searches).
+
+The rules, in order: values that live in scratch for one reader are computed where they are read; nests over the same range
+become one loop; loops follow the memory order of the stores; adjacent axes over which everything advances evenly become one;
+the axis along which most reads and writes are consecutive is vectorised; the rest runs in parallel where it is worth it.
+"""
+from __future__ import annotations
+
+from ..ir.expr import Axis
+from ..ir.kernel import Kernel, Opt
+from ..ir.target import Target
+from .affine import Analysis
+from .plan import Group, Plan, ScheduleError, Touched, apply, contiguous, make_plan, touched
+
+PARALLEL_WORK = 1 << 16      # element-operations below which threads cost more than they bring
+BLOCK = 1 << 14              # elements of a parallel block of a flat loop
+INLINE_LIMIT = 12            # operations of a scratch value that may be computed again in a second place
+ACCUMULATORS = 4
+
+
+def heuristics(kernel: Kernel, target: Target) -> tuple[Opt, ...]:
+    """The Opts of a kernel of kind "nests"."""
+    return Chooser(kernel, target).choose()
+
+
+class Chooser:
+    """Applies Opts to a plan as it chooses them."""
+
+    def __init__(self, kernel: Kernel, target: Target):
+        self.kernel = kernel
+        self.target = target
+        self.plan = make_plan(kernel)
+        self.analysis = Analysis()
+        self.opts: list[Opt] = []
+
+    def step(self, name: str, *arguments: object) -> bool:
+        """Apply a step if it applies."""
+        opt = Opt(name, arguments)
+        try:
+            self.plan = apply(self.plan, opt)
+        except ScheduleError:
+            return False
+        self.opts.append(opt)
+        return True
+
+    def facts(self, group: Group) -> Touched:
+        return touched(group, self.analysis)
+
+    def choose(self) -> tuple[Opt, ...]:
+        self.merge_groups()
+        self.fuse_outer()
+        for number in range(len(self.plan.groups)):
+            self.order(number)
+            self.fuse_axes(number)
+            self.vectorize(number)
+        self.parallel()
+        return tuple(self.opts)
+
+    def merge_groups(self) -> None:
+        number = 0
+        while number < len(self.plan.groups) - 1:
+            if not self.step("merge", number):
+                number += 1
+
+    def fuse_outer(self) -> None:
+        """All outer axes become one."""
+        while len(self.plan.outer) > 1:
+            a, b = self.plan.outer[-2:]
+            if not self.step("fuse", -1, a.name, b.name):
+                return
+
+    def order(self, number: int) -> None:
+        """Kept axes by falling stride of the stores, then reduced axes by falling stride of the reads."""
+        group = self.plan.groups[number]
+        facts = self.facts(group)
+
+        def stride(a: Axis) -> int:
+            writes = [abs(access.form.coefficient(a)) for access in facts.accesses if access.write]
+            reads = [abs(access.form.coefficient(a)) for access in facts.accesses if not access.write]
+            return max(reads, default=0) if a in group.reduced else max(writes, default=0)
+
+        kept = sorted(group.kept, key=stride, reverse=True)
+        reduced = sorted((a for a in group.axes if a in group.reduced), key=stride, reverse=True)
+        order = (*kept, *reduced)
+        if order != group.axes:
+            self.step("reorder", number, *[a.name for a in order])
+
+    def fuse_axes(self, number: int) -> None:
+        place = 0
+        while place < len(self.plan.groups[number].axes) - 1:
+            group = self.plan.groups[number]
+            a, b = group.axes[place:place + 2]
+            same = (a in group.reduced) == (b in group.reduced)
+            if same and contiguous(a, b, self.facts(group)) and self.step("fuse", number, a.name, b.name):
+                place = max(place - 1, 0)
+            else:
+                place += 1
+
+    def vectorize(self, number: int) -> None:
+        group = self.plan.groups[number]
+        if not group.axes:
+            return
+        facts = self.facts(group)
+        vector = max(reversed(group.axes), key=lambda a: self.score(group, a, facts))
+        lanes = self.lanes(group, vector)
+        if lanes < 2:
+            return
+        self.step("vectorize", number, vector.name, lanes)
+        if group.reduced and not (vector in group.kept):
+            self.step("unroll", number, ACCUMULATORS if facts.operations < 8 else 2 if facts.operations < 24 else 1)
+        elif group.reduced:
+            self.columns(number, facts)
+        else:
+            self.transpose(number, facts)
+
+    def score(self, group: Group, a: Axis, facts: Touched) -> float:
+        """How well an axis serves as lanes."""
+        total = 0.0
+        for access in facts.accesses:
+            coefficient = access.form.coefficient(a)
+            weight = 1.5 if access.write and not group.reduced else 1.0
+            total += weight if coefficient == 1 else 0.25 if coefficient == 0 else 0.0
+        widest = self.lanes(group, None)
+        return total * min(a.extent, widest) / widest
+
+    def lanes(self, group: Group, vector: Axis | None) -> int:
+        """As many lanes as fill a register with the widest values that are stored."""
+        width = max(max(write.target.type.dtype.itemsize, write.value.dtype.itemsize) for write in group.writes)
+        lanes = max(self.target.vector_bytes // max(width, 4), 1)
+        if vector is None:
+            return lanes
+        while lanes > 1 and lanes // 2 >= vector.extent:
+            lanes //= 2
+        return lanes
+
+    def columns(self, number: int, facts: Touched) -> None:
+        group = self.plan.groups[number]
+        vector = group.vector
+        assert vector is not None
+        if len(group.reduced) == 1 and vector.extent > 8 * group.lanes and self.step("stream", number, 8):
+            return
+        self.step("unroll", number, min(ACCUMULATORS, max(vector.extent // group.lanes, 1)))
+
+    def transpose(self, number: int, facts: Touched) -> None:
+        """Reads that are consecutive along another axis than the lanes: tiles."""
+        group = self.plan.groups[number]
+        vector = group.vector
+        for a in reversed(group.axes):
+            if a is not vector and a.extent >= group.lanes and any(
+                    access.form.coefficient(a) == 1 and abs(access.form.coefficient(vector)) > 1
+                    for access in facts.accesses if not access.write):
+                self.step("tile", number, a.name, group.lanes)
+                return
+
+    def parallel(self) -> None:
+        plan = self.plan
+        if plan.outer:
+            if self.work() >= PARALLEL_WORK:
+                self.step("parallel", -1)
+            return
+        if len(plan.groups) != 1 or self.work() < PARALLEL_WORK or not plan.groups[0].kept:
+            return
+        group = plan.groups[0]
+        outside = [a for a in group.kept if a is not group.vector and a is not group.tile]
+        if group.tile is not None and not outside:
+            self.step("parallel", 0, 1)
+            return
+        while len(outside) > 1 and self.step("fuse", 0, outside[0].name, outside[1].name):
+            group = self.plan.groups[0]
+            outside = [a for a in group.kept if a is not group.vector and a is not group.tile]
+        if outside:
+            inside = self.work() // outside[0].extent
+            self.step("parallel", 0, max(min(BLOCK // max(inside, 1), outside[0].extent // 16), 1))
+        elif not group.rows:
+            assert group.vector is not None
+            self.step("parallel", 0, self.block(group))
+
+    def block(self, group: Group) -> int:
+        """Elements of the vector axis in one parallel block."""
+        assert group.vector is not None
+        chunk = group.lanes * group.unroll
+        inside = max(self.work() // group.vector.extent, 1) if group.reduced else 1
+        size = max(min(BLOCK // inside, group.vector.extent // 16), chunk)
+        return size // chunk * chunk
+
+    def work(self) -> int:
+        """Element-operations of the whole kernel."""
+        outer = 1
+        for a in self.plan.outer:
+            outer *= a.extent
+        total = 0
+        for group in self.plan.groups:
+            points = 1
+            for a in group.axes:
+                points *= a.extent
+            total += points * max(self.facts(group).operations, 1)
+        return outer * total
