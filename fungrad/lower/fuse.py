@@ -1,0 +1,70 @@
+"""Program -> Fused: fusion in three steps.
+
+    fuse_stages   which values get a loop nest of their own; the rest is index arithmetic in their readers
+    fuse_groups   which of them share a kernel, under which outer axes
+    fuse_kernels  where each lives (global, scratch, nowhere), canonical names, one object for equal kernels
+
+Conventions of the kernels made here:
+- `outer` holds all axes that every nest of the kernel shares, so an elementwise kernel has all its axes there and nests
+  with none; a row kernel has its rows there.
+- A scratch buffer is indexed by inner axes only; a row's scalar has rank 0.
+- A nest may read an output of its own kernel that an earlier nest wrote at the same outer point.
+- kind "contraction": `nests[0]` is the sum of products (over `outer`, no inner axes); further nests are its epilogue.
+- Axes of extent 1 do not appear. Kernels without elements are not launched.
+Every decision leaves a line in `Kernel.reasons`.
+"""
+from __future__ import annotations
+
+from ..ir.expr import Buffer
+from ..ir.kernel import Fused, Launch
+from ..ir.program import Program
+from ..ir.target import Target
+from .fuse_groups import Group, Grouper
+from .fuse_kernels import KernelBuilder, fragment_kernel
+from .fuse_stages import StageBuilder, choose_stages
+from .index import Simplifier
+
+
+def fuse(program: Program, target: Target) -> Fused:
+    """The kernels of a program, in order, over numbered slots."""
+    simplify = Simplifier()
+    builder = StageBuilder(simplify)
+    inputs = [builder.buffer(type) for type in program.input_types]
+    builder.definer.buffers.update(zip(program.inputs, inputs, strict=True))
+    for node in choose_stages(program):
+        builder.build(node)
+    outputs = [builder.definer.buffers[output] for output in program.outputs]
+    grouper = Grouper()
+    for stage in builder.stages:
+        grouper.add(stage)
+    return _assemble(grouper, inputs, outputs, target, simplify)
+
+
+def _assemble(grouper: Grouper, inputs: list[Buffer], outputs: list[Buffer], target: Target,
+              simplify: Simplifier) -> Fused:
+    slots: dict[Buffer, int] = {buffer: number for number, buffer in enumerate(inputs)}
+    groups = grouper.ordered()
+    exported = set(outputs) | {buffer for group in groups for buffer in _read_elsewhere(group, grouper)}
+    launches = []
+    for group in groups:
+        if group.kind == "loops":
+            stage = group.stages[0]
+            kernel, written, read = fragment_kernel(stage, tuple(group.reasons)), stage.results, stage.operands
+        elif all(not stage.buffer.type.size for stage in group.stages):
+            for stage in group.stages:
+                slots.setdefault(stage.buffer, len(slots))
+            continue
+        else:
+            kernel, written, read = KernelBuilder(group, exported, target, simplify).build()
+        for buffer in written:
+            slots.setdefault(buffer, len(slots))
+        if any(buffer.type.size for buffer in written):
+            launches.append(Launch(kernel, tuple([slots[buffer] for buffer in (*written, *read)])))
+    return Fused(tuple(launches), tuple([buffer.type for buffer in slots]), tuple(range(len(inputs))),
+                 tuple([slots[buffer] for buffer in outputs]))
+
+
+def _read_elsewhere(group: Group, grouper: Grouper) -> list[Buffer]:
+    """The buffers of other groups that a group reads."""
+    return [buffer for stage in group.stages for buffer in stage.read_buffers()
+            if grouper.group_of.get(buffer) not in (None, group)]

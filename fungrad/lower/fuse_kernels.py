@@ -1,0 +1,228 @@
+"""Third step of fusion: groups of stages -> Kernels.
+
+Here it is decided where each stage lives: in a global buffer (an output, or read by another kernel), in scratch (private to a
+point of the outer axes: a row's maximum, a row of exponentials), or nowhere (its expression stands in its readers).
+
+Axes and buffers are named canonically and shared between kernels (`o0: 512` is one Axis everywhere), so equal kernels are
+equal values, and `intern_kernel` makes them one object: N equal layers compile once.
+"""
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from ..ir.expr import (TRUE, Axis, Buffer, Expr, axis as axis_expr, conjunction, constant, index_constant, load, select,
+                       substitute)
+from ..ir.kernel import Kernel, Nest
+from ..ir.target import Target
+from ..ir.types import Type, array_type
+from .fuse_groups import Group
+from .fuse_stages import Stage
+from .index import Simplifier, loads_of
+
+MAX_KERNELS = 4096
+
+
+@lru_cache(maxsize=8192)
+def canonical_axis(name: str, extent: int) -> Axis:
+    """The one axis with this name and extent."""
+    return Axis(name, extent)
+
+
+@lru_cache(maxsize=8192)
+def canonical_buffer(name: str, type: Type, scope: str) -> Buffer:
+    """The one buffer with this name, type and scope."""
+    return Buffer(name, type, scope)
+
+
+_kernels: dict[Kernel, Kernel] = {}
+
+
+def intern_kernel(kernel: Kernel) -> Kernel:
+    """The first kernel equal to this one (reasons do not count)."""
+    found = _kernels.get(kernel)
+    if found is None:
+        if len(_kernels) >= MAX_KERNELS:
+            _kernels.clear()
+        found = _kernels[kernel] = kernel
+    return found
+
+
+class KernelBuilder:
+    """Builds the kernel of one group. `exported`: the buffers that other kernels or the program need."""
+
+    def __init__(self, group: Group, exported: set[Buffer], target: Target, simplify: Simplifier) -> None:
+        self.group = group
+        self.exported = exported
+        self.target = target
+        self.simplify = simplify
+        self.outer = {a: canonical_axis(f"o{number}", a.extent) for number, a in enumerate(group.outer)}
+        self.own = {stage.buffer: stage for stage in group.stages}
+        self.global_of: dict[Buffer, Buffer] = {}      # program buffer -> the kernel's argument
+        self.outputs: list[Buffer] = []                # program buffers
+        self.inputs: list[Buffer] = []
+        self.scratch: list[Buffer] = []
+        self.scratch_of: dict[Buffer, Buffer] = {}
+        self.values: dict[Buffer, Expr] = {}           # stages whose expression stands in their readers
+        self.nests: list[Nest] = []
+        self.reads = self._count_reads()
+
+    def _count_reads(self) -> dict[Buffer, int]:
+        counts: dict[Buffer, int] = {}
+        for stage in self.group.stages:
+            for e in stage.reads:
+                counts[e.attribute] = counts.get(e.attribute, 0) + 1
+        return counts
+
+    def build(self) -> tuple[Kernel, tuple[Buffer, ...], tuple[Buffer, ...]]:
+        """The interned kernel, and the program buffers of its outputs and inputs."""
+        for stage in self.group.stages:
+            self._stage(stage)
+        kind = "contraction" if self.group.kind == "contraction" else "nests"
+        kernel = Kernel(self._name(), tuple([self.global_of[b] for b in self.outputs]),
+                        tuple([self.global_of[b] for b in self.inputs]), tuple(self.scratch),
+                        tuple(self.outer.values()), tuple(self.nests), kind=kind, reasons=tuple(self.group.reasons))
+        return intern_kernel(kernel), tuple(self.outputs), tuple(self.inputs)
+
+    # ---- one stage ------------------------------------------------------------------------------------------------
+
+    def _stage(self, stage: Stage) -> None:
+        places, inner = self._places(stage)
+        reduce_axes = tuple([canonical_axis(f"r{number}", a.extent) for number, a in enumerate(stage.reduce_axes)])
+        places.update(zip(stage.reduce_axes, map(axis_expr, reduce_axes), strict=True))
+        assert stage.value is not None
+        value = self._rewrite(stage.value, places)
+        full = tuple([places[a] for a in stage.axes])
+        exported, read = stage.buffer in self.exported, self.reads.get(stage.buffer, 0)
+        if stage.kind == "map" and not inner or not exported and self._is_inlined(stage, inner):
+            self.values[stage.buffer] = value
+            if exported:
+                self._store(self._output(stage.buffer), full, inner, value, stage, reduce_axes)
+        elif exported and (inner or not read):
+            self._store(self._output(stage.buffer), full, inner, value, stage, reduce_axes)
+        else:
+            scratch = self._scratch(stage, inner)
+            index = tuple([axis_expr(a) for a in inner])
+            self._store(scratch, index, inner, value, stage, reduce_axes)
+            if exported:
+                self.nests.append(Nest(self._output(stage.buffer), full, inner, load(scratch, index)))
+
+    def _places(self, stage: Stage) -> tuple[dict[Axis, Expr], tuple[Axis, ...]]:
+        """Where the axes of a stage are in the kernel, and its inner axes."""
+        places: dict[Axis, Expr] = {}
+        inner: list[Axis] = []
+        for a, bound in zip(stage.axes, self.group.bind[stage], strict=True):
+            if a.extent == 1:
+                places[a] = index_constant(0)
+            elif bound is not None:
+                places[a] = axis_expr(self.outer[bound])
+            else:
+                inner.append(canonical_axis(f"i{len(inner)}", a.extent))
+                places[a] = axis_expr(inner[-1])
+        return places, tuple(inner)
+
+    def _is_inlined(self, stage: Stage, inner: tuple[Axis, ...]) -> bool:
+        """Whether a stage that only this kernel reads is recomputed by its readers."""
+        if stage.kind != "map":
+            return False
+        if self.reads.get(stage.buffer, 0) <= 1:
+            return True
+        size = math.prod(a.extent for a in inner) * stage.buffer.type.dtype.itemsize
+        return size > self.target.caches[1] // 4
+
+    def _store(self, target: Buffer, index: tuple[Expr, ...], inner: tuple[Axis, ...], value: Expr, stage: Stage,
+               reduce_axes: tuple[Axis, ...]) -> None:
+        self.nests.append(Nest(target, index, inner, value, stage.combine, reduce_axes))
+
+    def _output(self, buffer: Buffer) -> Buffer:
+        name = f"out{len(self.outputs)}"
+        self.outputs.append(buffer)
+        self.global_of[buffer] = canonical_buffer(name, buffer.type, "global")
+        return self.global_of[buffer]
+
+    def _scratch(self, stage: Stage, inner: tuple[Axis, ...]) -> Buffer:
+        type = array_type(tuple([a.extent for a in inner]), stage.buffer.type.dtype)
+        scratch = canonical_buffer(f"s{len(self.scratch)}", type, "scratch")
+        self.scratch.append(scratch)
+        self.scratch_of[stage.buffer] = scratch
+        return scratch
+
+    # ---- expressions ------------------------------------------------------------------------------------------------
+
+    def _rewrite(self, value: Expr, places: dict[Axis, Expr]) -> Expr:
+        """A stage's expression in the kernel's axes and buffers."""
+        def replace(e: Expr) -> Expr | None:
+            if e.op == "axis":
+                return places[e.attribute]
+            if e.op == "load":
+                index = tuple([substitute(i, replace) for i in e.operands[:-1]])
+                return self._read(e.attribute, index, substitute(e.operands[-1], replace))
+            return None
+        return substitute(value, replace)
+
+    def _read(self, buffer: Buffer, index: tuple[Expr, ...], valid: Expr) -> Expr:
+        stage = self.own.get(buffer)
+        if stage is None:
+            argument = self.global_of.get(buffer)
+            if argument is None:
+                argument = canonical_buffer(f"in{len(self.inputs)}", buffer.type, "global")
+                self.inputs.append(buffer)
+                self.global_of[buffer] = argument
+            return load(argument, index, valid)
+        inner = tuple([i for i, a, bound in zip(index, stage.axes, self.group.bind[stage], strict=True)
+                       if bound is None and a.extent != 1])
+        if buffer in self.values:
+            return self._inlined(self.values[buffer], inner, valid)
+        if buffer in self.scratch_of:
+            return load(self.scratch_of[buffer], inner, valid)
+        return load(self.global_of[buffer], index, valid)
+
+    def _inlined(self, value: Expr, inner: tuple[Expr, ...], valid: Expr) -> Expr:
+        """A stage's expression at another inner index, reading nothing where it is not valid."""
+        places = {canonical_name(number): i for number, i in enumerate(inner)}
+        if any(i.op != "axis" or i.attribute.name != f"i{number}" for number, i in enumerate(inner)):
+            def replace(e: Expr) -> Expr | None:
+                return places.get(e.attribute.name) if e.op == "axis" else None
+            value = self.simplify(substitute(value, replace))
+        if valid is TRUE:
+            return value
+
+        def guard(e: Expr) -> Expr | None:
+            if e.op != "load":
+                return None
+            return load(e.attribute, e.operands[:-1], conjunction(valid, e.operands[-1]))
+        return select(valid, substitute(value, guard), constant(0, value.dtype))
+
+    def _name(self) -> str:
+        """A name that says the kind and the extents: rows_4096_1024, contraction_512x512_784."""
+        outer = "x".join(str(a.extent) for a in self.group.outer)
+        inner: dict[str, None] = {}
+        for nest in self.nests:
+            if nest.axes or nest.reduce_axes:
+                inner["x".join(str(a.extent) for a in (*nest.axes, *nest.reduce_axes))] = None
+        kind = self.group.kind
+        if kind == "reduce" and len(self.nests) > 1:
+            kind = "rows" if self.group.outer else "block"
+        return "_".join([kind, *([outer] if outer else []), *list(inner)[:3]])
+
+
+def canonical_name(number: int) -> str:
+    return f"i{number}"
+
+
+def fragment_kernel(stage: Stage, reasons: tuple[str, ...]) -> Kernel:
+    """The kernel of an op with loops of its own."""
+    fragment = stage.fragment
+    assert fragment is not None
+    shape = "x".join(map(str, fragment.outputs[0].type.shape)) if fragment.outputs else ""
+    return intern_kernel(Kernel(f"{stage.label}_{shape}" if shape else stage.label, fragment.outputs, fragment.inputs,
+                                fragment.scratch, fragment.outer, (), fragment.body, "loops", reasons=reasons))
+
+
+def is_empty(kernel: Kernel) -> bool:
+    """Whether a kernel writes no element."""
+    return all(not buffer.type.size for buffer in kernel.outputs)
+
+
+__all__ = ["KernelBuilder", "canonical_axis", "canonical_buffer", "fragment_kernel", "intern_kernel", "is_empty",
+           "loads_of"]

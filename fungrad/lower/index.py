@@ -1,0 +1,677 @@
+"""Simplification of index expressions: affine normal forms, intervals, decided conditions, merged reductions.
+
+An integer expression of dtype `INDEX` is seen as a sum of terms with constant coefficients, where a term is an axis or
+an expression that is not affine (a quotient, a remainder, a loaded index). Everything follows from that form and from
+the interval of each term:
+
+    (a*n + b) div n  ->  a        where 0 <= b < n
+    (a*n + b) rem n  ->  b        where 0 <= b < n
+    (x div n)*n + x rem n -> x
+    x < y, x == y, min, max       decided where the intervals of x and y do not overlap
+
+`Simplifier` holds memo tables, so one object serves a whole program; its results are interned expressions.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import gcd
+
+import numpy as np
+
+from ..ir.expr import (BOOL, COMPARISONS, FALSE, INDEX, TRUE, Axis, Expr, conjunction, constant, index_constant, load,
+                       operation, rebuild, reduce)
+
+Interval = tuple[int | None, int | None]           # inclusive; None: no bound known
+Affine = tuple[tuple[tuple[Expr, int], ...], int]  # ((term, coefficient), ...), constant
+
+_UNBOUNDED: Interval = (None, None)
+_ZERO = index_constant(0)
+_AFFINE_OPERATIONS = frozenset({"add", "sub", "mul", "neg"})
+_SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+_INVERTED = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+
+
+def _value(x: Expr) -> int | None:
+    """The value of an integer constant, None for any other expression."""
+    return x.attribute.value if x.op == "constant" and x.dtype.kind in "iu" else None
+
+
+def axes_of(*expressions: Expr) -> list[Axis]:
+    """The free axes of some expressions, in order of first appearance (axes of inner reductions left out)."""
+    found: dict[Axis, None] = {}
+    bound: set[Axis] = set()
+    seen: set[Expr] = set()
+    stack = list(reversed(expressions))
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if e.op == "axis":
+            found[e.attribute] = None
+        else:
+            if e.op == "reduce":
+                bound.update(e.attribute[1])
+            stack.extend(reversed(e.operands))
+    return [a for a in found if a not in bound]
+
+
+def subexpressions(*expressions: Expr) -> Iterable[Expr]:
+    """Every distinct expression inside some expressions, users before operands."""
+    seen: set[Expr] = set()
+    stack = list(reversed(expressions))
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        yield e
+        stack.extend(reversed(e.operands))
+
+
+def loads_of(*expressions: Expr) -> list[Expr]:
+    """Every distinct load inside some expressions."""
+    return [e for e in subexpressions(*expressions) if e.op == "load"]
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions whose conjunction `condition` is."""
+    if condition is TRUE:
+        return []
+    if condition.op == "and" and condition.dtype == BOOL:
+        return [part for operand in condition.operands for part in conjuncts(operand)]
+    return [condition]
+
+
+class Simplifier:
+    """Simplifies expressions; see the module's text. Keeps what it has found for as long as it lives."""
+
+    __slots__ = ("_done", "_affine", "_bounds", "_order")
+
+    def __init__(self) -> None:
+        self._done: dict[Expr, Expr] = {}
+        self._affine: dict[Expr, Affine] = {}
+        self._bounds: dict[Expr, Interval] = {}
+        self._order: dict[Expr, str] = {}
+
+    # ---- the walk -----------------------------------------------------------------------------------------------
+
+    def __call__(self, x: Expr) -> Expr:
+        """`x` simplified, with the same value for every value of its axes."""
+        done = self._done
+        if x in done:
+            return done[x]
+        stack = [x]
+        while stack:
+            e = stack[-1]
+            if e in done:
+                stack.pop()
+                continue
+            missing = [operand for operand in e.operands if operand not in done]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            result = self._node(rebuild(e, tuple([done[operand] for operand in e.operands])))
+            done[e] = result
+            done[result] = result
+        return done[x]
+
+    def all(self, expressions: Iterable[Expr]) -> tuple[Expr, ...]:
+        return tuple([self(e) for e in expressions])
+
+    def _node(self, e: Expr) -> Expr:
+        """One node whose operands are simplified."""
+        op = e.op
+        if op == "axis":
+            return _ZERO if e.attribute.extent <= 1 else e
+        if op == "constant":
+            return e
+        if op == "load":
+            return self._load(e)
+        rule = _RULES.get(op)
+        if rule is not None:
+            return rule(self, e)
+        return e
+
+    # ---- affine forms and intervals --------------------------------------------------------------------------------
+
+    def affine(self, x: Expr) -> Affine:
+        """`x` (of dtype INDEX) as a sum of terms with coefficients and a constant."""
+        found = self._affine.get(x)
+        if found is not None:
+            return found
+        result: Affine
+        if x.dtype != INDEX:
+            raise TypeError(f"an affine form of a {x.dtype} expression: {x}")
+        value = _value(x)
+        if value is not None:
+            result = ((), value)
+        elif x.op == "axis" and x.attribute.extent <= 1:
+            result = ((), 0)
+        elif x.op not in _AFFINE_OPERATIONS:
+            result = (((x, 1),), 0)
+        elif x.op == "mul":
+            result = self._affine_product(x)
+        else:
+            terms, offset = self.affine(x.operands[-1])
+            sign = 1 if x.op == "add" else -1
+            total = {term: sign * coefficient for term, coefficient in terms}
+            offset *= sign
+            if x.op != "neg":
+                more, first = self.affine(x.operands[0])
+                for term, coefficient in more:
+                    total[term] = total.get(term, 0) + coefficient
+                offset += first
+            result = self._sorted(total), offset
+        self._affine[x] = result
+        return result
+
+    def _affine_product(self, x: Expr) -> Affine:
+        left, right = self.affine(x.operands[0]), self.affine(x.operands[1])
+        if left[0] and right[0]:
+            return ((x, 1),), 0
+        terms, factor = (left[0], right[1]) if left[0] else (right[0], left[1])
+        offset = left[1] * right[1]
+        return (tuple((term, coefficient * factor) for term, coefficient in terms) if factor else ()), offset
+
+    def _text(self, term: Expr) -> str:
+        text = self._order.get(term)
+        if text is None:
+            text = self._order[term] = term.attribute.name if term.op == "axis" else repr(term)
+        return text
+
+    def _sorted(self, total: dict[Expr, int]) -> tuple[tuple[Expr, int], ...]:
+        self._recombine(total)
+        pairs = [pair for pair in total.items() if pair[1]]
+        if len(pairs) > 1:
+            pairs.sort(key=lambda pair: (-abs(pair[1]), self._text(pair[0])))
+        return tuple(pairs)
+
+    def _recombine(self, total: dict[Expr, int]) -> None:
+        """(y div n)*n*k + (y rem n)*k -> y*k."""
+        for term in list(total):
+            if term.op != "rem":
+                continue
+            coefficient = total.get(term, 0)
+            y, n = term.operands[0], _value(term.operands[1])
+            if not coefficient or not n:
+                continue
+            quotient = self(operation("div", y, term.operands[1]))
+            if total.get(quotient) == coefficient * n:
+                del total[term], total[quotient]
+                more, offset = self.affine(y)
+                if offset:
+                    total[term], total[quotient] = coefficient, coefficient * n
+                    continue
+                for other, factor in more:
+                    total[other] = total.get(other, 0) + factor * coefficient
+
+    def build(self, terms: Iterable[tuple[Expr, int]], offset: int) -> Expr:
+        """The expression of an affine form."""
+        result: Expr | None = None
+        for term, coefficient in terms:
+            scaled = term if coefficient == 1 else operation("mul", term, index_constant(coefficient))
+            result = scaled if result is None else operation("add", result, scaled)
+        if result is None:
+            return index_constant(offset)
+        return operation("add", result, index_constant(offset)) if offset else result
+
+    def bounds(self, x: Expr) -> Interval:
+        """An interval that holds every value of an integer expression, while its axes stay in their ranges."""
+        found = self._bounds.get(x)
+        if found is None:
+            found = self._bounds[x] = self._find_bounds(x)
+        return found
+
+    def _find_bounds(self, x: Expr) -> Interval:
+        op = x.op
+        value = _value(x)
+        if value is not None:
+            return value, value
+        if op == "axis":
+            return 0, max(x.attribute.extent - 1, 0)
+        if op in _AFFINE_OPERATIONS and x.dtype == INDEX:
+            terms, offset = self.affine(x)
+            if terms == ((x, 1),):
+                return self._product_bounds(x)
+            return self.affine_bounds(terms, offset)
+        if op in ("div", "rem"):
+            return self._quotient_bounds(x)
+        if op in ("min", "max"):
+            (a, b), (c, d) = map(self.bounds, x.operands)
+            if op == "min":
+                return _both(min, a, c), min((h for h in (b, d) if h is not None), default=None)
+            return max((lo for lo in (a, c) if lo is not None), default=None), _both(max, b, d)
+        if op == "select":
+            (a, b), (c, d) = map(self.bounds, x.operands[1:])
+            return _both(min, a, c), _both(max, b, d)
+        if op == "cast" and x.operands[0].dtype.kind in "iub":
+            inside = self.bounds(x.operands[0]) if x.operands[0].dtype.kind != "b" else (0, 1)
+            if _fits(inside, x.dtype):
+                return inside
+        if x.dtype.kind in "iu" and x.dtype.itemsize < 8:
+            limits = np.iinfo(x.dtype)
+            return int(limits.min), int(limits.max)
+        return _UNBOUNDED
+
+    def affine_bounds(self, terms: Iterable[tuple[Expr, int]], offset: int) -> Interval:
+        """The interval of an affine form."""
+        low: int | None = offset
+        high: int | None = offset
+        for term, coefficient in terms:
+            a, b = self.bounds(term)
+            if coefficient < 0:
+                a, b = b, a
+            low = None if low is None or a is None else low + a * coefficient
+            high = None if high is None or b is None else high + b * coefficient
+        return low, high
+
+    def _product_bounds(self, x: Expr) -> Interval:
+        if x.op != "mul":
+            return _UNBOUNDED
+        (a, b), (c, d) = map(self.bounds, x.operands)
+        if a is None or b is None or c is None or d is None:
+            return _UNBOUNDED
+        corners = (a * c, a * d, b * c, b * d)
+        return min(corners), max(corners)
+
+    def _quotient_bounds(self, x: Expr) -> Interval:
+        n = _value(x.operands[1])
+        low, high = self.bounds(x.operands[0])
+        if n is None or n <= 0:
+            return _UNBOUNDED
+        if x.op == "div":
+            return (None if low is None else _truncated(low, n)), (None if high is None else _truncated(high, n))
+        if low is not None and low >= 0:
+            return 0, n - 1 if high is None else min(high, n - 1)
+        return 1 - n, n - 1
+
+    # ---- rules, one a group of operations ------------------------------------------------------------------------
+
+    def _arithmetic(self, e: Expr) -> Expr:
+        if e.dtype != INDEX:
+            return _fold_integers(e)
+        terms, offset = self.affine(e)
+        if terms == ((e, 1),):
+            return e
+        return self.build(terms, offset)
+
+    def _divide(self, e: Expr) -> Expr:
+        """Quotient and remainder by a positive constant of something that is not negative."""
+        if e.dtype != INDEX:
+            return _fold_integers(e)
+        x, n = e.operands[0], _value(e.operands[1])
+        if n is None or n <= 0:
+            return e
+        if n == 1:
+            return x if e.op == "div" else _ZERO
+        low, high = self.bounds(x)
+        if low is None or low < 0:
+            return e
+        if high is not None and high < n:
+            return _ZERO if e.op == "div" else x
+        terms, offset = self.affine(x)
+        rest = tuple((term, coefficient % n) for term, coefficient in terms if coefficient % n)
+        rest_low, rest_high = self.affine_bounds(rest, offset % n)
+        if rest_low is None or rest_low < 0:
+            return e
+        whole = [(term, coefficient // n) for term, coefficient in terms if coefficient // n]
+        fits = rest_high is not None and rest_high < n
+        if e.op == "div":
+            if fits:
+                return self.build(self._sorted(dict(whole)), offset // n)
+            inner = self._divide_rest("div", rest, offset % n, n, e)
+            if not whole and offset < n:
+                return inner
+            total = dict(whole)
+            more, extra = self.affine(inner)
+            for term, coefficient in more:
+                total[term] = total.get(term, 0) + coefficient
+            return self.build(self._sorted(total), offset // n + extra)
+        if fits:
+            return self.build(self._sorted(dict(rest)), offset % n)
+        return self._divide_rest("rem", rest, offset % n, n, e)
+
+    def _divide_rest(self, op: str, rest: tuple[tuple[Expr, int], ...], offset: int, n: int, e: Expr) -> Expr:
+        """Quotient or remainder of what is left, taking common factors out: (g*y + c) div (g*m) -> y div m."""
+        factor = n
+        for _, coefficient in rest:
+            factor = gcd(factor, coefficient)
+        if factor > 1:
+            smaller = tuple((term, coefficient // factor) for term, coefficient in rest)
+            x = self.build(self._sorted(dict(smaller)), offset // factor)
+            inner = self(operation(op, x, index_constant(n // factor)))
+            if op == "div":
+                return inner
+            terms, more = self.affine(inner)
+            return self.build([(term, coefficient * factor) for term, coefficient in terms],
+                              more * factor + offset % factor)
+        x = self.build(self._sorted(dict(rest)), offset)
+        inner_n = _value(x.operands[1]) if x.op in ("div", "rem") else None
+        if x.op == "div" and inner_n and inner_n > 0 and op == "div" and (self.bounds(x.operands[0])[0] or 0) >= 0:
+            return self(operation("div", x.operands[0], index_constant(inner_n * n)))
+        if x.op == "rem" and inner_n and inner_n % n == 0 and op == "rem":
+            return self(operation("rem", x.operands[0], index_constant(n)))
+        if x.op == "rem" and inner_n and inner_n % n == 0 and op == "div":
+            return self(operation("rem", operation("div", x.operands[0], index_constant(n)),
+                                  index_constant(inner_n // n)))
+        return operation(op, x, index_constant(n))
+
+    def _extremum(self, e: Expr) -> Expr:
+        if e.dtype.kind not in "iu":
+            return e
+        a, b = e.operands
+        if a is b:
+            return a
+        (a_low, a_high), (b_low, b_high) = self.bounds(a), self.bounds(b)
+        if a_high is not None and b_low is not None and a_high <= b_low:
+            return a if e.op == "min" else b
+        if b_high is not None and a_low is not None and b_high <= a_low:
+            return b if e.op == "min" else a
+        return e
+
+    def _compare(self, e: Expr) -> Expr:
+        """Decide a comparison of integers, or bring it to `terms (lt|ge|eq|ne) constant`."""
+        a, b = (self._widened(operand) for operand in e.operands)
+        if a.dtype.kind not in "iu" or a.dtype != b.dtype:
+            return e
+        if a.dtype != INDEX:
+            return self._compare_bounds(e.op, self.bounds(a), self.bounds(b)) or e
+        terms, offset = self.affine(self(operation("sub", a, b)))
+        decided = self._compare_bounds(e.op, self.affine_bounds(terms, offset), (0, 0))
+        if decided is not None:
+            return decided
+        op, limit = e.op, -offset                         # terms OP limit
+        if terms[0][1] < 0:
+            terms, limit, op = tuple((term, -coefficient) for term, coefficient in terms), -limit, _SWAPPED[op]
+        if op in ("le", "gt"):
+            op, limit = ("lt" if op == "le" else "ge"), limit + 1
+        factor = 0
+        for _, coefficient in terms:
+            factor = gcd(factor, coefficient)
+        if factor > 1:
+            if op in ("eq", "ne") and limit % factor:
+                return FALSE if op == "eq" else TRUE
+            terms, limit = tuple((term, c // factor) for term, c in terms), -(-limit // factor)
+        return operation(op, self.build(terms, 0), index_constant(limit))
+
+    def _widened(self, x: Expr) -> Expr:
+        """An integer without the casts that do not change its value, in INDEX where it comes from there."""
+        if x.dtype == INDEX or x.dtype.kind not in "iu":
+            return x
+        value = _value(x)
+        if value is not None and -(2**63) <= value < 2**63:
+            return index_constant(value)
+        if x.op == "cast" and x.operands[0].dtype == INDEX and _fits(self.bounds(x.operands[0]), x.dtype):
+            return x.operands[0]
+        return x
+
+    @staticmethod
+    def _compare_bounds(op: str, a: Interval, b: Interval) -> Expr | None:
+        (a_low, a_high), (b_low, b_high) = a, b
+        below = a_high is not None and b_low is not None and a_high < b_low
+        above = a_low is not None and b_high is not None and a_low > b_high
+        not_above = a_high is not None and b_low is not None and a_high <= b_low
+        not_below = a_low is not None and b_high is not None and a_low >= b_high
+        same = not_above and not_below
+        true, false = {"lt": (below, not_below), "ge": (not_below, below), "le": (not_above, above),
+                       "gt": (above, not_above), "eq": (same, below or above), "ne": (below or above, same)}[op]
+        return TRUE if true else FALSE if false else None
+
+    def _logic(self, e: Expr) -> Expr:
+        """and, or, not of truth values."""
+        if e.dtype != BOOL:
+            return _fold_integers(e)
+        if e.op == "not":
+            x = e.operands[0]
+            if x.op == "constant":
+                return FALSE if x is TRUE else TRUE
+            if x.op == "not":
+                return x.operands[0]
+            if x.op in COMPARISONS and x.operands[0].dtype.kind in "iu":
+                return operation(_INVERTED[x.op], *x.operands)
+            return e
+        a, b = e.operands
+        if e.op == "xor":
+            return b if a is FALSE else a if b is FALSE else e
+        if e.op == "or":
+            if a is TRUE or b is TRUE:
+                return TRUE
+            return b if a is FALSE or a is b else a if b is FALSE else e
+        return self.conjunction(a, b)
+
+    def conjunction(self, a: Expr, b: Expr) -> Expr:
+        """Logical and, without repeated conditions and FALSE where two of them contradict each other."""
+        parts = conjuncts(a)
+        for part in conjuncts(b):
+            if part not in parts:
+                parts.append(part)
+        if FALSE in parts or self._contradict(parts):
+            return FALSE
+        result = TRUE
+        for part in self._strongest(parts):
+            result = conjunction(result, part)
+        return result
+
+    def _limits(self, parts: list[Expr]) -> dict[Expr, Interval]:
+        limits: dict[Expr, Interval] = {}
+        for part in parts:
+            limit = _value(part.operands[1]) if part.op in ("lt", "ge", "eq") else None
+            if limit is None or part.operands[0].dtype != INDEX:
+                continue
+            low, high = limits.get(part.operands[0], _UNBOUNDED)
+            if part.op in ("lt", "eq"):
+                top = limit - 1 if part.op == "lt" else limit
+                high = top if high is None else min(high, top)
+            if part.op in ("ge", "eq"):
+                low = limit if low is None else max(low, limit)
+            limits[part.operands[0]] = low, high
+        return limits
+
+    def _contradict(self, parts: list[Expr]) -> bool:
+        return any(low is not None and high is not None and low > high for low, high in self._limits(parts).values())
+
+    def _strongest(self, parts: list[Expr]) -> list[Expr]:
+        """The conditions without those that another one implies (x < 3 makes x < 5 needless)."""
+        limits = self._limits(parts)
+        if len(limits) == len(parts):
+            return parts
+        kept = []
+        for part in parts:
+            low, high = limits.get(part.operands[0], _UNBOUNDED) if part.operands else _UNBOUNDED
+            limit = _value(part.operands[1]) if part.op in ("lt", "ge") else None
+            if limit is None or (part.op == "lt" and high == limit - 1) or (part.op == "ge" and low == limit):
+                kept.append(part)
+        return kept
+
+    def _select(self, e: Expr) -> Expr:
+        condition, if_true, if_false = e.operands
+        if condition is TRUE or if_true is if_false:
+            return if_true
+        if condition is FALSE:
+            return if_false
+        if condition.op == "not":
+            return operation("select", condition.operands[0], if_false, if_true)
+        if if_true.op == "select" and if_true.operands[0] is condition:
+            if_true = if_true.operands[1]
+        if if_false.op == "select" and if_false.operands[0] is condition:
+            if_false = if_false.operands[2]
+        if if_true.op == "load" and _is_zero(if_false) and \
+                set(conjuncts(if_true.operands[-1])) == set(conjuncts(condition)):
+            return if_true                               # a load gives 0 where it is not valid
+        return operation("select", condition, if_true, if_false)
+
+    def _cast(self, e: Expr) -> Expr:
+        x = e.operands[0]
+        if x.dtype == e.dtype:
+            return x
+        if x.op == "constant" and x.dtype.kind in "iub" and e.dtype.kind in "iu":
+            return constant(int(x.attribute.value), e.dtype)
+        if x.op == "constant" and x.dtype.kind in "iub" and abs(int(x.attribute.value)) < 256 and e.dtype != BOOL:
+            return constant(int(x.attribute.value), e.dtype)
+        if x.op == "cast" and x.dtype.kind in "iu" and x.operands[0].dtype == e.dtype \
+                and _fits(self.bounds(x.operands[0]), x.dtype):
+            return x.operands[0]
+        return e
+
+    def _reduce(self, e: Expr) -> Expr:
+        """Drop axes of extent 1 and merge a reduction of a reduction (see `merge_reductions`)."""
+        combine, axes = e.attribute
+        kept = tuple(a for a in axes if a.extent != 1)
+        if len(kept) != len(axes):
+            return self(reduce(combine, e.operands[0], kept))
+        return merge_reductions(e)
+
+    def _load(self, e: Expr) -> Expr:
+        valid = e.operands[-1]
+        if valid is FALSE:
+            return constant(0, e.dtype)
+        parts = conjuncts(valid)
+        if not parts:
+            return e
+        index = self.under(e.operands[:-1], parts)
+        return load(e.attribute, index, valid) if index != e.operands[:-1] else e
+
+    def under(self, expressions: tuple[Expr, ...], conditions: list[Expr]) -> tuple[Expr, ...]:
+        """Expressions simplified where `conditions` hold: their intervals narrow what the conditions bound."""
+        if not any(e.op in ("div", "rem", "min", "max", "select") for x in expressions for e in subexpressions(x)):
+            return expressions
+        limits = self._limits(conditions)
+        if not limits:
+            return expressions
+        inner = _Conditional(self, limits)
+        return tuple([inner(x) for x in expressions])
+
+
+class _Conditional(Simplifier):
+    """A simplifier that knows intervals of some affine sums."""
+
+    __slots__ = ("_limits_known",)
+
+    def __init__(self, outer: Simplifier, limits: dict[Expr, Interval]) -> None:
+        super().__init__()
+        self._affine = outer._affine
+        self._order = outer._order
+        self._limits_known = limits
+
+    def affine_bounds(self, terms: Iterable[tuple[Expr, int]], offset: int) -> Interval:
+        terms = tuple(terms)
+        low, high = super().affine_bounds(terms, offset)
+        factor = 0
+        for _, coefficient in terms:
+            factor = gcd(factor, coefficient)
+        if not factor:
+            return low, high
+        if terms[0][1] < 0:
+            return low, high
+        known = self._limits_known.get(self.build(tuple((term, c // factor) for term, c in terms), 0))
+        if known is not None:
+            known_low, known_high = known
+            if known_low is not None:
+                narrowed = known_low * factor + offset
+                low = narrowed if low is None else max(low, narrowed)
+            if known_high is not None:
+                narrowed = known_high * factor + offset
+                high = narrowed if high is None else min(high, narrowed)
+        return low, high
+
+    def _find_bounds(self, x: Expr) -> Interval:
+        low, high = super()._find_bounds(x)
+        if x in self._limits_known:
+            known_low, known_high = self._limits_known[x]
+            low = known_low if low is None else low if known_low is None else max(low, known_low)
+            high = known_high if high is None else high if known_high is None else min(high, known_high)
+        return low, high
+
+
+_RULES: dict[str, Callable[[Simplifier, Expr], Expr]] = {
+    "add": Simplifier._arithmetic, "sub": Simplifier._arithmetic, "mul": Simplifier._arithmetic,
+    "neg": Simplifier._arithmetic, "div": Simplifier._divide, "rem": Simplifier._divide,
+    "min": Simplifier._extremum, "max": Simplifier._extremum,
+    "and": Simplifier._logic, "or": Simplifier._logic, "not": Simplifier._logic, "xor": Simplifier._logic,
+    "select": Simplifier._select, "cast": Simplifier._cast, "reduce": Simplifier._reduce,
+    **{op: Simplifier._compare for op in COMPARISONS},
+}
+
+
+def _both(choose: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else choose(a, b)
+
+
+def _truncated(x: int, n: int) -> int:
+    return x // n if x >= 0 else -(-x // n)
+
+
+def _fits(interval: Interval, dtype: np.dtype) -> bool:
+    low, high = interval
+    if low is None or high is None or dtype.kind not in "iu":
+        return False
+    limits = np.iinfo(dtype)
+    return int(limits.min) <= low and high <= int(limits.max)
+
+
+def _is_zero(x: Expr) -> bool:
+    """Whether an expression is the constant whose bits are all zero (so not -0.0)."""
+    return x.op == "constant" and not any(x.attribute.bits)
+
+
+def _fold_integers(e: Expr) -> Expr:
+    """Constant folding of + - * on narrow integers, which wrap."""
+    values = [_value(operand) for operand in e.operands]
+    if e.dtype.kind not in "iu" or e.op not in _AFFINE_OPERATIONS:
+        return e
+    if None not in values:
+        a, b = values[0], values[-1]
+        assert a is not None and b is not None
+        result = {"add": a + b, "sub": a - b, "mul": a * b, "neg": -a}[e.op]
+        bits = 8 * e.dtype.itemsize
+        result &= (1 << bits) - 1
+        return constant(result - (1 << bits) if e.dtype.kind == "i" and result >> (bits - 1) else result, e.dtype)
+    if e.op in ("add", "sub") and values[1] == 0 or e.op == "mul" and values[1] == 1:
+        return e.operands[0]
+    if e.op == "add" and values[0] == 0 or e.op == "mul" and values[0] == 1:
+        return e.operands[1]
+    return e
+
+
+# ---- reductions of reductions -------------------------------------------------------------------------------------
+
+def merge_reductions(e: Expr) -> Expr:
+    """reduce_add[r](select(c, reduce_add[q](body), 0)) -> reduce_add[r, q](select(c, body, 0)), and so for max, min, mul.
+
+    The condition of a select is moved inside for add only, where its other branch is 0. Floating sums are re-associated,
+    as every reduction is.
+    """
+    combine, axes = e.attribute
+    body = e.operands[0]
+    wrappers: list[Expr] = []
+    while combine == "add" and body.op == "select" and _is_zero(body.operands[2]):
+        wrappers.append(body.operands[0])
+        body = body.operands[1]
+    if body.op != "reduce" or body.attribute[0] != combine:
+        return e
+    inner = body.operands[0]
+    for condition in reversed(wrappers):
+        inner = operation("select", condition, inner, constant(0, inner.dtype))
+    return reduce(combine, inner, (*axes, *body.attribute[1]))
+
+
+# ---- for the schedule ---------------------------------------------------------------------------------------------
+
+
+def affine_form(x: Expr) -> tuple[dict[Axis, int], int, list[Expr]]:
+    """`x` as (coefficient of each axis, constant, remaining terms that are not axes, scaled)."""
+    terms, offset = Simplifier().affine(x)
+    coefficients = {term.attribute: coefficient for term, coefficient in terms if term.op == "axis"}
+    others = [term if coefficient == 1 else operation("mul", term, index_constant(coefficient))
+              for term, coefficient in terms if term.op != "axis"]
+    return coefficients, offset, others
+
+
+def coefficient(x: Expr, a: Axis) -> int | None:
+    """By how much `x` grows when `a` grows by one, or None where that is not a constant."""
+    coefficients, _, others = affine_form(x)
+    if any(a in axes_of(other) for other in others):
+        return None
+    return coefficients.get(a, 0)
