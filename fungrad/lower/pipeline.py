@@ -1,0 +1,184 @@
+"""The compiler: THE list of passes from Program to instruction lists, and its runner.
+
+    Program --simplify--> Program --fuse--> Fused --split...--> Fused
+        each distinct kernel:  Kernel --decompose--> Kernel --schedule--> Kernel --instructions--> InstructionList
+        Fused --memory--> MemoryPlan                                                 all together: Lowered
+
+A pass is `def name(value, target) -> value`, pure. `with passes(after="fuse", add=my_pass):` inserts one for a block (in
+this thread and context), `replace={"schedule": mine}` and `drop=("simplify",)` do what they say. One hook sees every
+intermediate value: `lower(program, target, record=...)` calls `record(stage, pass name, value, seconds)`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace as changed
+from time import perf_counter
+from typing import Any
+
+from ..errors import CompilationError
+from ..ir.instructions import InstructionList
+from ..ir.kernel import Fused, Kernel
+from ..ir.lowered import Lowered, MemoryPlan
+from ..ir.program import Program
+from ..ir.target import Target
+from .fuse import fuse
+from .instructions import to_instructions
+from .schedule import schedule
+from .simplify import simplify
+
+try:
+    from .decompose import decompose
+except ImportError:
+    def decompose(kernel: Kernel, target: Target) -> Kernel:
+        return kernel
+try:
+    from .memory import plan
+except ImportError:
+    def plan(fused: Fused, target: Target) -> MemoryPlan:
+        raise CompilationError("no memory plan yet")
+
+Record = Callable[[str, str, Any, float], None]
+Run = Callable[[Any, Target], Any]
+
+# What a pass of each stage takes and gives. Passes of one stage follow one another in the list.
+STAGES: dict[str, tuple[type, type]] = {
+    "program": (Program, Program),
+    "fuse": (Program, Fused),
+    "fused": (Fused, Fused),
+    "kernel": (Kernel, Kernel),                    # once for each distinct kernel
+    "instructions": (Kernel, InstructionList),     # likewise
+    "memory": (Fused, MemoryPlan),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A named pass and the stage to which it belongs."""
+    stage: str
+    name: str
+    run: Run
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("program", "simplify", simplify),
+    Pass("fuse", "fuse", fuse),
+    Pass("kernel", "decompose", decompose),
+    Pass("kernel", "schedule", schedule),
+    Pass("instructions", "instructions", to_instructions),
+    Pass("memory", "memory", plan),
+)
+
+_current: ContextVar[tuple[Pass, ...]] = ContextVar("passes", default=PASSES)
+
+
+def current_passes() -> tuple[Pass, ...]:
+    """The passes that `lower` runs in this context: part of every cache's key."""
+    return _current.get()
+
+
+@contextmanager
+def passes(*, after: str | None = None, before: str | None = None, add: Run | Sequence[Run] = (),
+           replace: Mapping[str, Run] | None = None, drop: str | Sequence[str] = ()) -> Iterator[None]:
+    """Change the list of passes within a `with` block.
+
+    add: a pass (or several, in order), put after or before the pass of that name; it takes and gives that pass's result
+    (after) or operand (before). replace: other functions for named passes. drop: names of passes to leave out, which is
+    possible where operand and result are of one kind. Raises ValueError for names that do not exist.
+    """
+    token = _current.set(_edited(_current.get(), after, before, (add,) if callable(add) else tuple(add), replace or {},
+                                 (drop,) if isinstance(drop, str) else tuple(drop)))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def _edited(old: tuple[Pass, ...], after: str | None, before: str | None, add: tuple[Run, ...],
+            replace: Mapping[str, Run], drop: tuple[str, ...]) -> tuple[Pass, ...]:
+    if (after is not None and before is not None) or (bool(add) and after is None and before is None):
+        raise ValueError("passes: say after=NAME or before=NAME for the passes to add")
+    names = [entry.name for entry in old]
+    for name in (*([after] if after else []), *([before] if before else []), *replace, *drop):
+        if name not in names:
+            raise ValueError(f"there is no pass {name!r}; there are {', '.join(names)}")
+    result: list[Pass] = []
+    for entry in old:
+        takes, gives = STAGES[entry.stage]
+        if entry.name in drop and takes is not gives:
+            raise ValueError(f"pass {entry.name!r} makes a {gives.__name__} of a {takes.__name__}, it cannot be dropped")
+        added = [Pass(_stage_of(takes if entry.name == before else gives), _name(run), run) for run in add]
+        if entry.name == before:
+            result += added
+        if entry.name not in drop:
+            result.append(changed(entry, run=replace[entry.name]) if entry.name in replace else entry)
+        if entry.name == after:
+            result += added
+    return tuple(result)
+
+
+def _stage_of(kind: type) -> str:
+    for stage, (takes, gives) in STAGES.items():
+        if takes is kind and gives is kind:
+            return stage
+    raise ValueError(f"no pass can be put here: it would have to take and give a {kind.__name__}")
+
+
+def _name(run: Run) -> str:
+    return getattr(run, "__name__", type(run).__name__)
+
+
+# ---- the runner -----------------------------------------------------------------------------------------------------
+
+_code: dict[tuple[Kernel, Target, tuple[Pass, ...]], InstructionList] = {}
+_MAX_CODE = 4096
+
+
+def lower(program: Program, target: Target, record: Record | None = None) -> Lowered:
+    """Run the passes of this context. `record(stage, pass, value, seconds)` is called after each one."""
+    listed = current_passes()
+    value: Any = program
+    memory: MemoryPlan | None = None
+    for entry in listed:
+        if entry.stage in ("program", "fuse", "fused"):
+            value = _run(entry, value, target, record)
+    fused: Fused = value
+    kernel_passes = tuple([entry for entry in listed if entry.stage in ("kernel", "instructions")])
+    done: dict[Kernel, InstructionList] = {}
+    for launch in fused.launches:
+        if launch.kernel not in done:
+            done[launch.kernel] = kernel_code(launch.kernel, target, kernel_passes, record)
+    for entry in listed:
+        if entry.stage == "memory":
+            memory = _run(entry, fused, target, record)
+    assert memory is not None
+    return Lowered(program, fused, tuple([done[launch.kernel] for launch in fused.launches]), memory)
+
+
+def kernel_code(kernel: Kernel, target: Target, entries: tuple[Pass, ...] | None = None,
+                record: Record | None = None) -> InstructionList:
+    """The instruction list of one fused kernel, computed once (unless `record` wants to see how)."""
+    if entries is None:
+        entries = tuple([entry for entry in current_passes() if entry.stage in ("kernel", "instructions")])
+    key = (kernel, target, entries)
+    found = _code.get(key) if record is None else None
+    if found is None:
+        value: Any = kernel
+        for entry in entries:
+            value = _run(entry, value, target, record)
+        if len(_code) >= _MAX_CODE:
+            _code.clear()
+        found = _code[key] = value
+    return found
+
+
+def _run(entry: Pass, value: Any, target: Target, record: Record | None) -> Any:
+    start = perf_counter()
+    result = entry.run(value, target)
+    gives = STAGES[entry.stage][1]
+    if not isinstance(result, gives):
+        raise CompilationError(f"pass {entry.name!r} gave a {type(result).__name__} instead of a {gives.__name__}")
+    if record is not None:
+        record(entry.stage, entry.name, result, perf_counter() - start)
+    return result
