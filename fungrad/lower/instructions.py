@@ -23,6 +23,7 @@ from ..ir.target import Target
 from ..ir.types import Literal, literal
 from ..util import toposort
 from .affine import Analysis, Form, offset_form
+from .lane_transpose import transpose
 
 UINT64, UINT32, INT32 = np.dtype("uint64"), np.dtype("uint32"), np.dtype("int32")
 SCRATCH_ALIGNMENT = 64
@@ -528,10 +529,34 @@ class Emitter:
         return offset // lanes, None
 
     def get(self, buffer: Buffer, form: Form) -> Value:
+        lanes = self.register_lanes.get(buffer, 1)
+        if self.vector is not None and lanes == self.lanes and form.coefficient(self.vector) == lanes:
+            return self._column(buffer, form)
         slot, lane = self._slot(buffer, form)
         register, dtype = self.register(buffer), buffer.type.dtype
         whole = self.place(Value("get", (register,), slot, dtype, register.lanes), self.load_level(buffer))
         return whole if lane is None else self.pure("extract", (whole,), lane, dtype, 1, whole.level)
+
+    def _column(self, buffer: Buffer, form: Form) -> Value:
+        """An element of each of `lanes` neighbouring slots: the square that they form is transposed in registers."""
+        rest = Form(form.constant, tuple(term for term in form.terms if term[0].attribute is not self.vector))
+        scalar, vector = self.split_form(rest)
+        if scalar.op != "constant" or vector is not None:
+            raise CompilationError(f"kernel {self.kernel.name}: register buffer {buffer} needs a constant index")
+        lanes, dtype = self.lanes, buffer.type.dtype
+        first, column = divmod(scalar.attribute.value, lanes)
+        key = ("column", buffer, self.state.get(buffer), first)
+        found = self.find((*key, column))
+        if found is not None:
+            return found
+        register = self.register(buffer)
+        level = max((n for n, block in enumerate(self.blocks) if buffer in block.stored), default=0)
+        rows = [self.place(Value("get", (register,), first + row, dtype, lanes), level) for row in range(lanes)]
+        unit = min(max(16 // dtype.itemsize, 1), lanes)
+        for number, value in enumerate(transpose(
+                rows, unit, lambda a, b, mask: self.pure("shuffle", (a, b), mask, dtype, lanes, level))):
+            self.known[(*key, number)] = value
+        return self.known[(*key, column)]
 
     def set(self, buffer: Buffer, form: Form, value: Value, mask: Value | None, combine: str | None) -> None:
         slot, lane = self._slot(buffer, form)
