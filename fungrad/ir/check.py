@@ -180,8 +180,9 @@ _LOOP_KINDS = frozenset({"serial", "parallel", "vector", "unroll"})
 
 
 def check_kernel(kernel: Kernel) -> None:
-    """Axes are bound once and used in scope, buffers are declared, indices and types fit, scratch is written before it is
-    read, and a scheduled kernel's parallel loop is outermost."""
+    """Axes are bound once and used in scope, buffers are declared, indices and types fit, nests read what is written
+    before, and a scheduled kernel's parallel loop is outermost.
+    """
     try:
         _check_buffers(kernel)
         if kernel.body is None:
@@ -200,7 +201,7 @@ def _check_buffers(kernel: Kernel) -> None:
     for buffer in (*kernel.outputs, *kernel.inputs):
         _require(buffer.scope == "global", "the argument {} is not global", buffer)
     for buffer in kernel.scratch:
-        _require(buffer.scope in ("scratch", "register"), "the scratch buffer {} has the scope {}", buffer, buffer.scope)
+        _require(buffer.scope in ("scratch", "register"), "the scratch buffer {} is global", buffer)
     _require(len(set(kernel.outer)) == len(kernel.outer), "an outer axis occurs twice")
 
 
@@ -353,7 +354,8 @@ def _check_instruction(code: InstructionList, i: Instruction) -> None:
         known = (*code.parameters, *(buffer for buffer, _ in code.scratch))
         _require(i.attribute in known, "{} is no buffer of this code", i.attribute)
     elif i.op == "constant":
-        _require(isinstance(i.attribute, Literal) and i.attribute.dtype == i.dtype, "{} is not a {}", i.attribute, i.dtype)
+        fits = isinstance(i.attribute, Literal) and i.attribute.dtype == i.dtype
+        _require(fits, "{} is not a {}", i.attribute, i.dtype)
     elif i.op in ("if", "while_test"):
         _require(operands[0].dtype == BOOL and operands[0].lanes == 1, "the condition is not a scalar bool")
     else:
@@ -391,6 +393,7 @@ def _check_lanes(i: Instruction, operands: list[Instruction]) -> None:
         _require(0 <= i.attribute < operands[0].lanes and operands[1].lanes == 1, "lane {}", i.attribute)
     elif i.op == "shuffle":
         total = operands[0].lanes + operands[1].lanes
-        _require(len(i.attribute) == i.lanes and all(0 <= lane < total for lane in i.attribute), "lanes {}", i.attribute)
+        fits = len(i.attribute) == i.lanes and all(0 <= lane < total for lane in i.attribute)
+        _require(fits, "lanes {}", i.attribute)
     elif i.op == "fold":
         _require(i.attribute in COMBINES and i.lanes == 1 and operands[0].dtype == i.dtype, "fold by {}", i.attribute)

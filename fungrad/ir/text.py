@@ -1,4 +1,7 @@
-"""Programs as text and back: `parse_program(program_text(p)) is p`. The scanner also serves `kernel_text.py`."""
+"""Programs as text and back: `parse_program(program_text(p)) is p`. The scanner also serves `kernel_text.py`.
+
+`#` begins a comment.
+"""
 from __future__ import annotations
 
 import ast
@@ -16,12 +19,14 @@ from .types import Literal, Type, array_type, literal
 __all__ = ["Scanner", "literal_text", "parse_program", "program_text"]
 
 _DTYPES: dict[str, np.dtype] = {dtype.name: dtype for dtype in ALL}
-_TOKEN = re.compile(r"""\s*(?:
+_TOKEN = re.compile(r"""(?:\s|\#[^\n]*)*(?:
     (?P<number>-?(?:0x[0-9a-f]+|\d+(?:\.\d*)?(?:e[+-]?\d+)?))
   | (?P<name>[A-Za-z_]\w*(?:\.\w+)*)
   | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
   | (?P<mark>[-+*<>=!&|^%]?=|->|[(){}\[\],:=<>%@-])
 )""", re.VERBOSE)
+
+_SPACE = re.compile(r"(?:\s|#[^\n]*)*")
 
 
 class Scanner:
@@ -41,8 +46,9 @@ class Scanner:
         before = self.token
         match = _TOKEN.match(self.text, self.position)
         if match is None:
-            if self.text[self.position:].strip():
-                raise self.error(f"unexpected character {self.text[self.position:].strip()[0]!r}")
+            rest = _SPACE.sub("", self.text[self.position:], count=1)
+            if rest:
+                raise self.error(f"unexpected character {rest[0]!r}")
             self.token, self.kind = "", "end"
             return before
         self.position = match.end()
@@ -86,6 +92,10 @@ class Scanner:
                 break
         return items
 
+    @staticmethod
+    def dtype_named(name: str) -> np.dtype | None:
+        return _DTYPES.get(name)
+
     def dtype(self) -> np.dtype:
         name = self.name()
         if name not in _DTYPES:
@@ -118,6 +128,21 @@ class Scanner:
         value = self.scalar()
         self.expect(")")
         return literal(value, dtype) if bits is None else Literal(bytes.fromhex(bits[2:])[::-1], dtype)
+
+    def value(self, item: Any) -> Any:
+        """A parameter: a string, None, number, element type, Type, Literal, or a tuple of what `item` parses."""
+        if self.kind == "string":
+            return ast.literal_eval(self.advance())
+        if self.accept("("):
+            return tuple(self.list(item, ")"))
+        if self.accept("None"):
+            return None
+        if self.token in _DTYPES:
+            dtype = self.dtype()
+            if self.accept("["):
+                return array_type(tuple(self.list(self.integer, "]")), dtype)
+            return self.literal(dtype) if self.token == "(" else dtype
+        return self.scalar()
 
 
 class _ProgramParser:
@@ -181,21 +206,9 @@ class _ProgramParser:
         return name, self._value()
 
     def _value(self) -> Any:
-        scan = self.scanner
-        if scan.token == "program":
+        if self.scanner.token == "program":
             return self.program()
-        if scan.kind == "string":
-            return ast.literal_eval(scan.advance())
-        if scan.accept("("):
-            return tuple(scan.list(self._value, ")"))
-        if scan.accept("None"):
-            return None
-        if scan.token in _DTYPES:
-            dtype = scan.dtype()
-            if scan.accept("["):
-                return array_type(tuple(scan.list(scan.integer, "]")), dtype)
-            return scan.literal(dtype) if scan.token == "(" else dtype
-        return scan.scalar()
+        return self.scanner.value(self._value)
 
 
 def parse_program(text: str) -> Program:

@@ -1,4 +1,4 @@
-"""Operations that run along an axis: cumsum, cumprod, cummax, cummin, and the linear recurrence that their derivatives need.
+"""Operations that run along an axis: cumsum, cumprod, cummax, cummin, and the linear recurrence of their derivatives.
 
 `reverse` runs from the last element to the first. 16-bit floats are carried in float32.
 """
@@ -31,7 +31,7 @@ def _checked(name: str, x: Type, axis: int) -> Type:
 
 
 def previous(x: Any, axis: int, reverse: bool, fill: float) -> Any:
-    """x moved one place along `axis` in the direction of running, so that element k holds element k - 1; first `fill`."""
+    """x moved one place along `axis` in the direction of running: element k holds element k - 1, the first `fill`."""
     one = (-1, 1, 0) if reverse else (1, -1, 0)
     config = tuple(one if a == axis else (0, 0, 0) for a in range(x.ndim))
     return pad(x, full((), fill, x.dtype), config)
@@ -112,7 +112,7 @@ def _recurrence_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: in
 def _recurrence_transpose(cotangent: Any, operands: Sequence[Any], *, axis: int, reverse: bool) -> tuple[Any, Any]:
     """The recurrence the other way, with each factor one place earlier."""
     if isinstance(operands[0], Linear):
-        raise RefusedError("linear_recurrence is not linear in its factors, so it has no transpose with respect to them")
+        raise RefusedError("linear_recurrence is not linear in its factors, so it has no transpose for them")
     return None, linear_recurrence(previous(operands[0], axis, not reverse, 0), cotangent, axis, not reverse)
 
 
@@ -143,7 +143,7 @@ def _cumprod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, 
 
 
 def _extremum_jvp(function: Callable[..., Any], beyond: Callable[..., Any], start: Callable[[np.dtype], Any]) -> Rule:
-    """dy_k = dx_k where x_k is a new extremum (or NaN), dy_{k-1} where it is not, their mean where it equals the old one."""
+    """dy_k = dx_k where x_k is a new extremum (or NaN), dy_{k-1} where it is not, their mean at an equal one."""
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, reverse: bool) -> tuple[Any, Any]:
         (x,), (tangent,) = primals, tangents
         y = function(x, axis, reverse)
@@ -158,8 +158,8 @@ def _extremum_jvp(function: Callable[..., Any], beyond: Callable[..., Any], star
     return jvp
 
 
-_declare("cumsum", lambda dtype: 0, np.add, lambda c, x: operation("add", c, x), linear_jvp("cumsum"), _cumsum_transpose,
-         "The sums of the elements up to each one.", ("linear",))
+_declare("cumsum", lambda dtype: 0, np.add, lambda c, x: operation("add", c, x), linear_jvp("cumsum"),
+         _cumsum_transpose, "The sums of the elements up to each one.", ("linear",))
 _declare("cumprod", lambda dtype: 1, np.multiply, lambda c, x: operation("mul", c, x), _cumprod_jvp, NOT_LINEAR,
          "The products of the elements up to each one.")
 _declare("cummax", lowest, np.maximum, lambda c, x: operation("max", c, x),

@@ -150,9 +150,12 @@ def _extremum_tangent(above: Any) -> Any:
     return tangent_rule
 
 
-def _rem_whole(x: Any, y: Any, z: Any) -> Any:
-    """d(x rem y)/dy = -trunc(x / y), from the exact remainder so that a rounded x / y cannot reach the next whole."""
-    return neg(round(div(sub(x, z), y)))
+def _rem_tangent(x: Any, y: Any, z: Any, tx: Any, ty: Any) -> Any:
+    """tx - trunc(x / y) ty, from the exact remainder so that a rounded x / y cannot reach the next whole number."""
+    if ty is None:
+        return tx
+    change = mul(ty, round(div(sub(x, z), y)))
+    return neg(change) if tx is None else sub(tx, change)
 
 
 add = binary(
@@ -165,10 +168,11 @@ mul = binary("mul", NUMBER, np.multiply, "x * y; integers wrap.",
              jvp=by_parts("mul", lambda x, y, z: y, lambda x, y, z: x), transpose=_mul_transpose, cheap=True)
 div = binary("div", NUMBER, _integer_quotient,
              "x / y; integers: truncated towards 0, -1 where y is 0.",
-             jvp=differentiable("div", _div_tangent), transpose=_div_transpose, lower=_lower_by_kind("div", "integer_div"))
+             jvp=differentiable("div", _div_tangent), transpose=_div_transpose,
+             lower=_lower_by_kind("div", "integer_div"))
 rem = binary("rem", NUMBER, _integer_remainder,
              "The remainder of the truncated division, with the sign of x; integers: x where y is 0.",
-             jvp=by_parts("rem", lambda x, y, z: full_like(x, 1), _rem_whole), lower=_lower_by_kind("rem", "integer_rem"))
+             jvp=differentiable("rem", _rem_tangent), lower=_lower_by_kind("rem", "integer_rem"))
 max = binary("max", ANY, np.maximum, "The larger; NaN if either is.",
              jvp=differentiable("max", _extremum_tangent(lambda x, y: gt(x, y))), lower=_lower_bool_as("max", "or"),
              cheap=True)
@@ -186,7 +190,9 @@ def _integer_pow_type(x: Type, *, exponent: int) -> Type:
     return x
 
 
-def _integer_power(x: np.ndarray, exponent: int) -> np.ndarray:
+def _integer_pow_reference(x: np.ndarray, *, exponent: int) -> np.ndarray:
+    if x.dtype.kind == "f":
+        return np.power(x, float(exponent))
     result = np.ones_like(x)
     while exponent:
         result = result * x if exponent & 1 else result
@@ -217,8 +223,7 @@ def _integer_pow_lower(x: Expr, *, exponent: int) -> Expr:
 
 integer_pow_p = declare(Primitive(
     "integer_pow", _integer_pow_type,
-    rounded(lambda x, *, exponent: np.power(x, float(exponent)) if x.dtype.kind == "f" else _integer_power(x, exponent)),
-    _integer_pow_jvp, NOT_LINEAR, elementwise_batch("integer_pow"), elementwise_lower(_integer_pow_lower),
+    rounded(_integer_pow_reference), _integer_pow_jvp, NOT_LINEAR, elementwise_batch("integer_pow"), elementwise_lower(_integer_pow_lower),
     frozenset({"elementwise", "cheap"}), "x to the power of a fixed whole number; integers wrap."))
 
 
@@ -340,7 +345,8 @@ def _select_type(predicate: Type, on_true: Type, on_false: Type) -> Type:
     if predicate.dtype != BOOL:
         raise DTypeError(f"select: the predicate must be bool, not {predicate.dtype.name}. Write x != 0.")
     if on_true.dtype != on_false.dtype:
-        raise DTypeError(f"select: element types {on_true.dtype} and {on_false.dtype} differ. Convert with x.astype(...).")
+        raise DTypeError(f"select: element types {on_true.dtype} and {on_false.dtype} differ. Convert one with "
+                         f"x.astype(...).")
     if not predicate.shape == on_true.shape == on_false.shape:
         raise ShapeError(f"select: shapes {predicate.shape}, {on_true.shape} and {on_false.shape} differ. Broadcast "
                          f"first, or use fungrad.numpy.where, which does.")

@@ -1,8 +1,8 @@
 """How a row of the elementwise table becomes a primitive and its function.
 
-A row says which element types it takes, its meaning in NumPy, its derivative and its operation in `ir.expr`. All rows share
-the same type, batch and lowering bodies. Operands have equal shapes and element types; a Python scalar operand stands for
-an array of the other operand's type.
+A row says which element types it takes, its meaning in NumPy, its derivative and its operation in `ir.expr`. All rows
+share the same type, batch and lowering bodies. Operands have equal shapes and element types; a Python scalar operand
+stands for an array of the other operand's type.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Takes = tuple[Callable[[np.dtype], bool], str]
 FLOAT: Takes = (is_float, "floating types. Write x.astype('float32') for the operand")
 INTEGER: Takes = (is_integer, "integers. Write x.astype('int32') for the operand")
 NUMBER: Takes = (lambda dtype: dtype != BOOL, "integers and floating types. Write x.astype('int32') for the operand")
-BITS: Takes = (lambda dtype: not is_float(dtype), "bool and integers. Write x.astype('int32'), or compare, x != 0, first")
+BITS: Takes = (lambda dtype: not is_float(dtype), "bool and integers. Write x.astype('int32') or x != 0")
 ANY: Takes = (lambda dtype: True, "every type")
 
 Scalar = (bool, int, float, np.generic)
@@ -102,8 +102,8 @@ def unary(name: str, takes: Takes, reference: Callable[..., Any], doc: str, *, d
     """Declare a primitive of one operand and answer its function.
 
     takes: the element types. reference: its meaning, a NumPy function (given float64 for every floating type).
-    derivative: dy/dx as derivative(x, y), or over: its inverse, where a division is the better formula; neither: locally
-    constant. jvp: the whole rule instead. lower: the expression; by default the operation of the row's name.
+    derivative: dy/dx as derivative(x, y), or over: its inverse, where a division is the better formula; neither:
+    locally constant. jvp: the whole rule instead. lower: the expression; by default the operation of the row's name.
     result: the result's element type, where it is not the operand's.
     """
     primitive = declare(Primitive(
@@ -118,7 +118,8 @@ def unary(name: str, takes: Takes, reference: Callable[..., Any], doc: str, *, d
 
 def binary(name: str, takes: Takes, reference: Callable[..., Any], doc: str, *, jvp: Rule | None = None,
            transpose: Rule | Refused = NOT_LINEAR, lower: Callable[[Expr, Expr], Expr] | None = None,
-           result: np.dtype | None = None, cheap: bool = False, traits: tuple[str, ...] = ()) -> Callable[[Any, Any], Any]:
+           result: np.dtype | None = None, cheap: bool = False,
+           traits: tuple[str, ...] = ()) -> Callable[[Any, Any], Any]:
     """Declare a primitive of two operands of one type and answer its function, which also takes one Python scalar.
 
     jvp: the rule of a differentiable row; without it the result is locally constant. The rest as in `unary`.

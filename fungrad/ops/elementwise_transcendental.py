@@ -1,4 +1,4 @@
-"""Elementwise functions that are computed by approximation: powers, exponentials, trigonometry, error and gamma functions.
+"""Elementwise functions that are approximated: powers, exponentials, trigonometry, error and gamma functions.
 
 Derivatives are written for accuracy near the ends of a function's range, and reuse the result where that costs nothing:
 tanh' = (1 - y)(1 + y), logistic' = y (1 - y), expm1' = exp(x), asin' = 1 / sqrt((1 - x)(1 + x)).
@@ -48,7 +48,8 @@ logistic = unary("logistic", FLOAT, special.logistic, "1 / (1 + exp(-x)).", deri
 sin = unary("sin", FLOAT, np.sin, "The sine.", derivative=lambda x, y: cos(x))
 cos = unary("cos", FLOAT, np.cos, "The cosine.", derivative=lambda x, y: neg(sin(x)))
 tan = unary("tan", FLOAT, np.tan, "The tangent.", derivative=lambda x, y: add(mul(y, y), 1.0))
-asin = unary("asin", FLOAT, np.arcsin, "The arc sine; NaN outside [-1, 1].", over=lambda x, y: sqrt(_one_minus_square(x)))
+asin = unary("asin", FLOAT, np.arcsin, "The arc sine; NaN outside [-1, 1].",
+             over=lambda x, y: sqrt(_one_minus_square(x)))
 acos = unary("acos", FLOAT, np.arccos, "The arc cosine; NaN outside [-1, 1].",
              over=lambda x, y: neg(sqrt(_one_minus_square(x))))
 atan = unary("atan", FLOAT, np.arctan, "The arc tangent.", over=lambda x, y: add(mul(x, x), 1.0))
@@ -73,7 +74,8 @@ atan2 = binary("atan2", FLOAT, np.arctan2, "The angle of the point (y, x), given
 # ---- error and gamma functions --------------------------------------------------------------------------------------
 
 erf = unary("erf", FLOAT, special.erf, "The error function.", derivative=lambda x, y: _gaussian(x))
-erfc = unary("erfc", FLOAT, special.erfc, "1 - erf(x), accurate for large x.", derivative=lambda x, y: neg(_gaussian(x)))
+erfc = unary("erfc", FLOAT, special.erfc, "1 - erf(x), accurate for large x.",
+             derivative=lambda x, y: neg(_gaussian(x)))
 erf_inv = unary("erf_inv", FLOAT, special.erf_inv, "The inverse of erf; infinite at -1 and 1, NaN beyond.",
                 derivative=lambda x, y: mul(exp(mul(y, y)), 1 / _TWO_OVER_ROOT_PI))
 lgamma = unary("lgamma", FLOAT, special.lgamma, "The logarithm of |gamma(x)|; inf at 0, -1, -2, ...",

@@ -1,5 +1,5 @@
 """Reductions: reduce_max, reduce_min, reduce_prod, reduce_and, reduce_or, reduce_xor, argmax, argmin (reduce_sum is in
-`linear.py`, beside its transpose). The result of an empty reduction is the identity; NaN propagates through max and min.
+`linear.py`, beside its transpose). An empty reduction gives the identity; NaN propagates through max and min.
 """
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from ..dtypes import accumulation, highest, int32, is_float, is_integer, lowest
 from ..errors import DTypeError, ShapeError
-from ..ir.expr import BOOL, Axis, Expr, Reader, axis as axis_expr, cast, constant, operation, reduce, select as select_expr
+from ..ir.expr import (BOOL, Axis, Expr, Reader, axis as axis_expr, cast, constant, operation, reduce,
+                       select as select_expr)
 from ..ir.primitive import Primitive, Rule, Zero, declare
 from ..ir.types import Type, array_type
 from ..trace import bind
@@ -51,8 +52,8 @@ def _lower(combine: str, on_bool: str | None = None) -> Rule:
     return lower
 
 
-def _reduction(name: str, takes: Takes, function: np.ufunc, identity: Callable[[np.dtype], Any], combine: str, jvp: Rule,
-               doc: str, on_bool: str | None = None) -> Callable[[Any, Axes], Any]:
+def _reduction(name: str, takes: Takes, function: np.ufunc, identity: Callable[[np.dtype], Any], combine: str,
+               jvp: Rule, doc: str, on_bool: str | None = None) -> Callable[[Any, Axes], Any]:
     """Declare a reduction over `axes` and answer its function."""
     def apply(x: Any, axes: Axes) -> Any:
         return bind(primitive, x, axes=tuple(sorted(axes))) if axes else x
@@ -88,7 +89,7 @@ def _extremum_jvp(name: str) -> Rule:
 
 
 def _prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axes) -> tuple[Any, Any]:
-    """The sum of each tangent times the product of all other elements: products of those before and of those after it."""
+    """The sum of each tangent times the product of all other elements: those before it and those after it."""
     (x,), (tangent,) = primals, tangents
     y = reduce_prod(x, axes)
     if is_zero(tangent) or not is_float(x.dtype):
@@ -133,10 +134,10 @@ def _arg_type(name: str) -> Rule:
     def type_rule(x: Type, *, axis: int, dtype: np.dtype) -> Type:
         shape = reduced_shape(name, x, (axis,))
         if not is_integer(dtype) or x.shape[axis] - 1 > np.iinfo(dtype).max:
-            raise DTypeError(f"{name}: {dtype.name} does not hold the positions along an axis of {x.shape[axis]} elements. "
-                             f"Write dtype='int32' or 'int64'.")
+            raise DTypeError(f"{name}: {dtype.name} does not hold the positions along an axis of {x.shape[axis]} "
+                             f"elements. Write dtype='int32' or 'int64'.")
         if x.shape[axis] == 0:
-            raise ShapeError(f"{name}: axis {axis} of an array of shape {x.shape} is empty, so it has no {name[3:]}imum")
+            raise ShapeError(f"{name}: axis {axis} of an array of shape {x.shape} is empty")
         return array_type(shape, dtype)
     return type_rule
 
@@ -172,8 +173,8 @@ def reduce_element(combine: str, x: Reader, index: tuple[Expr, ...], valid: Expr
 def _declare_arg(name: str, function: Callable[..., Any], combine: str, on_bool: str, doc: str) -> Primitive:
     def batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *, axis: int, dtype: np.dtype) -> Any:
         return bind(primitive, move_axis(operands[0], axes[0], 0), axis=axis + 1, dtype=dtype), 0
-    primitive = declare(Primitive(name, _arg_type(name), _arg_reference(function), zero_tangent(name), NOT_LINEAR, batch,
-                                  _arg_lower(combine, on_bool), doc=doc))
+    primitive = declare(Primitive(name, _arg_type(name), _arg_reference(function), zero_tangent(name), NOT_LINEAR,
+                                  batch, _arg_lower(combine, on_bool), doc=doc))
     return primitive
 
 

@@ -1,4 +1,4 @@
-"""The meaning of special functions that NumPy lacks, in float64, for references. Slow and accurate (about 1e-15 relative)."""
+"""The meaning of special functions that NumPy lacks, in float64, for references: slow, accurate to about 1e-15."""
 from __future__ import annotations
 
 import math
@@ -55,7 +55,7 @@ _DIGAMMA_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1
 
 
 def _digamma(x: float) -> float:
-    """Reflection below 0, recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.5, 6.3.7, 6.3.18)."""
+    """Reflection below 0, recurrence up to 10, then the asymptotic series: Abramowitz and Stegun 6.3.5, .7 and .18."""
     if math.isnan(x) or x == -math.inf or (x <= 0 and x == math.floor(x)):
         return math.nan
     if x == math.inf:

@@ -27,8 +27,8 @@ def window_count(extent: int, size: int, stride: int, dilation: int) -> int:
 
 def _checked(name: str, rank: int, shape: Shape, strides: Shape, dilation: Shape) -> None:
     if not len(shape) == len(strides) == len(dilation) <= rank:
-        raise ShapeError(f"{name}: shape {shape}, strides {strides} and dilation {dilation} need one entry for each of the "
-                         f"last axes of an array of rank {rank}")
+        raise ShapeError(f"{name}: shape {shape}, strides {strides} and dilation {dilation} need one entry for each of "
+                         f"the last axes of an array of rank {rank}")
     if any(value < 1 for value in (*shape, *strides, *dilation)):
         raise ShapeError(f"{name}: shape {shape}, strides {strides} and dilation {dilation} must be at least 1")
 
@@ -86,11 +86,11 @@ window_p = declare(Primitive(
     "window", _window_type, _window_reference, linear_jvp("window"), _window_transpose,
     lambda size, operands, axes, **params: (bind(window_p, move_axis(operands[0], axes[0], 0), **params), 0),
     _window_lower, frozenset({"movement", "linear", "cheap"}),
-    "(lead..., d...) -> (lead..., windows..., shape...): element (o, k) is the operand's at o * strides + k * dilation."))
+    "(lead..., d...) -> (lead..., windows..., shape...): element (o, k) is the operand's at o strides + k dilation."))
 
 
 def window(x: Any, shape: Shape, strides: Shape | None = None, dilation: Shape | None = None) -> Any:
-    """All windows of `shape` over the last axes of `x`: (lead..., d...) -> (lead..., number of windows..., shape...)."""
+    """All windows of `shape` over the last axes of `x`: (lead..., d...) -> (lead..., windows..., shape...)."""
     ones = (1,) * len(shape)
     return bind(window_p, x, shape=tuple(shape), strides=strides or ones, dilation=dilation or ones)
 
@@ -130,11 +130,12 @@ def _window_sum_transpose(cotangent: Any, operands: Sequence[Any], *, extents: S
     return (window(cotangent, shape, strides, dilation),)
 
 
-def _contributions(p: Expr, name: str, size: int, stride: int, dilation: int, count: int) -> tuple[Axis, Expr, Expr, Expr]:
-    """The (window, offset) pairs that hold position p along one axis: a loop, the window, the offset, whether it exists.
+def _contributions(p: Expr, name: str, size: int, stride: int, dilation: int,
+                   count: int) -> tuple[Axis, Expr, Expr, Expr]:
+    """The (window, offset) pairs that hold position p along one axis: a loop, the window, the offset, and a condition.
 
-    Without dilation the windows around p are p // stride - q, so only ceil(size / stride) of them are visited; else every
-    offset is, and p - offset * dilation must be a multiple of the stride.
+    Without dilation the windows around p are p // stride - q, so only ceil(size / stride) of them are visited; else
+    every offset is, and p - offset * dilation must be a multiple of the stride.
     """
     zero = index_constant(0)
     if dilation == 1:
@@ -181,7 +182,7 @@ window_sum_p = declare(Primitive(
     "window_sum", _window_sum_type, _window_sum_reference, linear_jvp("window_sum"), _window_sum_transpose,
     lambda size, operands, axes, **params: (bind(window_sum_p, move_axis(operands[0], axes[0], 0), **params), 0),
     _window_sum_lower, frozenset({"linear"}),
-    "(lead..., windows..., shape...) -> (lead..., extents...): every element of every window, added where it comes from."))
+    "(lead..., windows..., shape...) -> (lead..., extents...): every window's elements, added where they come from."))
 
 
 def window_sum(y: Any, extents: Shape, strides: Shape | None = None, dilation: Shape | None = None) -> Any:
