@@ -28,7 +28,7 @@ def _apply(op: str, x: list[Any], e: Expr) -> Any:
     if op == "cast":
         return convert_array(np.asarray(x[0]), e.dtype)
     if op == "bitcast":
-        return np.ascontiguousarray(x[0]).view(e.dtype)
+        return np.array(x[0]).view(e.dtype)
     if op in ("div", "rem"):
         if e.dtype.kind in "iu":
             assert np.all(x[1]), "division by zero"
