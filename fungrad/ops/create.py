@@ -14,7 +14,8 @@ from ..trace import bind
 _NO_OPERAND = Refused("an operation without operands is never differentiated, transposed or batched")
 
 
-def _lower_full(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Expr, type: Type, *, value: Literal) -> Expr:
+def _lower_full(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Expr, result: Type, /, *, type: Type,
+                value: Literal) -> Expr:
     return constant(value, type.dtype)
 
 
@@ -54,7 +55,8 @@ def _reference_iota(*, type: Type, axis: int) -> np.ndarray:
     return np.broadcast_to(np.arange(type.shape[axis]).astype(type.dtype).reshape(shape), type.shape)
 
 
-def _lower_iota(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Expr, type: Type, *, axis: int) -> Expr:
+def _lower_iota(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Expr, result: Type, /, *, type: Type,
+                axis: int) -> Expr:
     return cast(index[axis], type.dtype)
 
 
