@@ -278,7 +278,7 @@ class _Body:
 
 
 def check_fused(fused: Fused) -> None:
-    """Every kernel is well formed, its slots have its buffers' types, and every slot is written before it is read."""
+    """Every kernel is well formed, its slots have its buffers' sizes, and every slot is written before it is read."""
     written = set(fused.inputs)
     for launch in fused.launches:
         kernel = launch.kernel
@@ -287,7 +287,8 @@ def check_fused(fused: Fused) -> None:
         _require(len(launch.slots) == len(buffers), "kernel {} has {} buffers, its launch {} slots", kernel.name,
                  len(buffers), len(launch.slots))
         for buffer, slot in zip(buffers, launch.slots, strict=True):
-            _require(0 <= slot < len(fused.slots) and fused.slots[slot] == buffer.type,
+            _require(0 <= slot < len(fused.slots) and fused.slots[slot].size == buffer.type.size
+                     and fused.slots[slot].dtype == buffer.type.dtype,     # the shape may differ: reshapes copy nothing
                      "kernel {}: {} does not fit slot {}", kernel.name, buffer, slot)
         outputs, inputs = launch.slots[:len(kernel.outputs)], launch.slots[len(kernel.outputs):]
         for slot in inputs:
@@ -295,7 +296,7 @@ def check_fused(fused: Fused) -> None:
         _require(not set(outputs) & set(fused.inputs), "kernel {} writes an input of the program", kernel.name)
         written |= set(outputs)
     for slot in fused.outputs:
-        _require(slot in written, "output slot {} is never written", slot)
+        _require(slot in written or not fused.slots[slot].size, "output slot {} is never written", slot)
 
 
 # ---- instruction lists ----------------------------------------------------------------------------------------------

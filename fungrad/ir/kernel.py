@@ -114,7 +114,8 @@ class Fused:
     """A program after fusion: launches in order over numbered slots.
 
     slots: the type of every slot. inputs, outputs: the slots of the program's inputs and outputs (an output may be an input's
-    slot: the value is forwarded). Every other slot is a temporary.
+    slot: the value is forwarded, as it is where two outputs share a slot). Every other slot is a temporary. A kernel may see
+    a slot under another shape with as many elements. Slots without elements need not be written.
     """
     launches: tuple[Launch, ...]
     slots: tuple[Any, ...]

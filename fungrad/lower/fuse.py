@@ -28,16 +28,20 @@ from .index import Simplifier
 def fuse(program: Program, target: Target) -> Fused:
     """The kernels of a program, in order, over numbered slots."""
     simplify = Simplifier()
-    builder = StageBuilder(simplify)
+    builder = StageBuilder(simplify, program.outputs)
     inputs = [builder.buffer(type) for type in program.input_types]
     builder.definer.buffers.update(zip(program.inputs, inputs, strict=True))
     for node in choose_stages(program):
         builder.build(node)
-    outputs = [builder.definer.buffers[output] for output in program.outputs]
+    outputs = [builder.buffer_of(output) for output in program.outputs]
     grouper = Grouper()
     for stage in builder.stages:
         grouper.add(stage)
-    return _assemble(grouper, inputs, outputs, target, simplify)
+    fused = _assemble(grouper, inputs, outputs, target, simplify)
+    types = list(fused.slots)
+    for slot, type in zip(fused.outputs, program.output_types, strict=True):
+        types[slot] = type
+    return Fused(fused.launches, tuple(types), fused.inputs, fused.outputs)
 
 
 def _assemble(grouper: Grouper, inputs: list[Buffer], outputs: list[Buffer], target: Target,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CompilationError
-from ..ir.expr import TRUE, Axis, Buffer, Expr, Reader, axis as axis_expr, load, reduce, substitute
+from ..ir.expr import TRUE, Axis, Buffer, Expr, Reader, axis as axis_expr, constant, load, reduce, substitute
 from ..ir.kernel import Fragment
 from ..ir.primitive import Primitive, Refused
 from ..ir.program import INPUT, RESULT, Node, Params, Program, result_node
@@ -205,13 +205,19 @@ def _reason(node: Node, own: Profile, cost: int, depth: int, pending: bool, read
 class StageBuilder:
     """Turns the chosen nodes into stages, operands first."""
 
-    __slots__ = ("simplify", "definer", "stages", "_count")
+    __slots__ = ("simplify", "definer", "stages", "views", "outputs", "_count")
 
-    def __init__(self, simplify: Simplifier) -> None:
+    def __init__(self, simplify: Simplifier, outputs: tuple[Node, ...]) -> None:
         self.simplify = simplify
         self.definer = Definer(simplify)
         self.stages: list[Stage] = []
+        self.outputs = frozenset(outputs)
+        self.views: dict[Node, Buffer] = {}    # stages that are reshapes: the buffer of the reshaped value
         self._count = 0
+
+    def buffer_of(self, node: Node) -> Buffer:
+        """The buffer that holds a stage's value, possibly under another shape."""
+        return self.views.get(node) or self.definer.buffers[node]
 
     def buffer(self, type: Type) -> Buffer:
         """A new buffer for a value; what it becomes is decided later."""
@@ -223,19 +229,37 @@ class StageBuilder:
         if "loops" in node.primitive.traits:
             self._loops(node)
             return
-        if node in self.definer.buffers:      # a result of an op with loops
+        if node in self.definer.buffers:      # a result of an op with loops, or under a reshape that came before
             return
+        source = node
+        while source.primitive.name == "reshape":
+            source = source.operands[0]
+        if source is not node and source in self.definer.buffers and node not in self.outputs:
+            self.views[node] = self.definer.buffers[source]
+            return
+        target = self._value(source)
+        if source is not node:                # a reshape is the same memory under another shape
+            self.views[node] = target
+
+    def _value(self, node: Node) -> Buffer:
+        """The buffer of a value: its own stage's, or a copy where it has one already."""
         axes = axes_for(node.type)
-        value = self.definer.value(node, axes)
-        label = node.operands[0].primitive.name if node.primitive is RESULT else node.primitive.name
         target = self.buffer(node.type)
-        self._add(target, axes, self._split(value, axes, label), label)
-        self.definer.buffers[node] = target
+        label = node.operands[0].primitive.name if node.primitive is RESULT else node.primitive.name
+        if node in self.definer.buffers:
+            value = load(self.definer.buffers[node], tuple([axis_expr(a) for a in axes]))
+            self._add(target, axes, self.simplify(value), "copy")
+        else:
+            self._add(target, axes, self._split(self.definer.value(node, axes), axes, label), label)
+            self.definer.buffers[node] = target
+        return target
 
     def _add(self, target: Buffer, axes: tuple[Axis, ...], value: Expr, label: str) -> None:
         combine, reduce_axes, kind = None, (), "map"
         if value.op == "reduce":
             (combine, reduce_axes), value = value.attribute, value.operands[0]
+            if any(not a.extent for a in reduce_axes):
+                value = constant(0, value.dtype)       # never computed; reads nothing
             kind = "contraction" if _is_contraction(value, combine, axes, reduce_axes) else "reduce"
         self.stages.append(Stage(len(self.stages), target, axes, value, combine, reduce_axes, kind, label,
                                  tuple(loads_of(value)), expression_cost(value)))
@@ -247,7 +271,8 @@ class StageBuilder:
             return value
         replaced: dict[Expr, Expr] = {}
         for e in reductions:
-            self._extract(e, axes, replaced, label)
+            if e is not value:
+                self._extract(e, axes, replaced, label)
         return substitute(value, replaced.get)
 
     def _extract(self, e: Expr, axes: tuple[Axis, ...], replaced: dict[Expr, Expr], label: str) -> None:
@@ -272,7 +297,7 @@ class StageBuilder:
         fragment = fragment_of(node, types)
         result_types = node.type if isinstance(node.type, tuple) else (node.type,)
         results = tuple([self.buffer(type) for type in result_types])
-        operands = tuple([self.definer.buffers[operand] for operand in node.operands])
+        operands = tuple([self.buffer_of(operand) for operand in node.operands])
         self.stages.append(Stage(len(self.stages), results[0], (), None, kind="loops", label=node.primitive.name,
                                  fragment=fragment, operands=operands, results=results))
         if isinstance(node.type, tuple):

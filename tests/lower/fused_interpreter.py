@@ -98,7 +98,8 @@ def run_nest(nest: Nest, outer: dict[Axis, Any], memory: dict[Buffer, np.ndarray
 
 def run_kernel(kernel: Kernel, arrays: Sequence[np.ndarray]) -> None:
     """Run one kernel on its outputs and inputs (outputs are overwritten)."""
-    memory = dict(zip((*kernel.outputs, *kernel.inputs), arrays, strict=True))
+    buffers = (*kernel.outputs, *kernel.inputs)
+    memory = {buffer: array.reshape(buffer.type.shape) for buffer, array in zip(buffers, arrays, strict=True)}
     vector = kernel.kind != "loops" and not kernel.scratch and all(not nest.reduce_axes for nest in kernel.nests)
     points = itertools.product(*(range(a.extent) for a in kernel.outer))
     if vector and kernel.outer:                      # nothing private: all points at once
@@ -139,7 +140,7 @@ def run_fused(fused: Fused, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The results of a program after fusion."""
     memory: list[Any] = [np.full(type.shape, 99, type.dtype) for type in fused.slots]
     for slot, array in zip(fused.inputs, arrays, strict=True):
-        memory[slot] = np.asarray(array)
+        memory[slot] = np.ascontiguousarray(array)
     with np.errstate(all="ignore"):
         for launch in fused.launches:
             run_kernel(launch.kernel, [memory[slot] for slot in launch.slots])
