@@ -64,6 +64,27 @@ class Tracer(Value):
                 f"At {user_location()}. {_ADVICE.get(what, _ADVICE_OTHERWISE)}")
         return value
 
+    def __bool__(self) -> bool:
+        return bool(self.concretize("bool()"))
+
+    def __int__(self) -> int:
+        return int(self.concretize("int()"))  # type: ignore[call-overload]
+
+    def __index__(self) -> int:
+        return self.concretize("an index in Python code").__index__()  # type: ignore[attr-defined]
+
+    def __float__(self) -> float:
+        return float(self.concretize("float()"))  # type: ignore[arg-type]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.concretize("conversion to a NumPy array").__array__(dtype, copy)  # type: ignore[attr-defined]
+
+    def item(self, *index: int) -> Any:
+        return self.concretize("item()").item(*index)  # type: ignore[attr-defined]
+
+    def tolist(self) -> Any:
+        return self.concretize("tolist()").tolist()  # type: ignore[attr-defined]
+
 
 _ADVICE_OTHERWISE = ("Mark the argument as static (static_argnums=, static_argnames=), or compute with fungrad.numpy "
                      "instead of NumPy inside jit, vmap and scan.")
@@ -71,6 +92,12 @@ _ADVICE = {
     "bool()": "Instead of `if x: ...` write fungrad.lax.cond(x, on_true, on_false, *operands), or "
               "fungrad.numpy.where(x, a, b) for a choice by element; instead of `while`, fungrad.lax.while_loop; "
               "or mark the argument as static (static_argnums=, static_argnames=).",
+    "conversion to a NumPy array": "Inside jit, vmap and scan call fungrad.numpy's functions instead of NumPy's.",
+    "an index in Python code": "To index a list with it, make one array of the list (fungrad.numpy.stack) and index that, "
+                               "or use fungrad.lax.switch; a shape or a range must be static (static_argnums=).",
+    "a boolean mask as an index": "The number of elements it selects is not known while tracing. Write "
+                                  "fungrad.numpy.where(mask, x, other) to choose by element, x.at[mask].set(scalar), or "
+                                  "fungrad.numpy.nonzero(mask, size=n) for the positions of at most n elements.",
 }
 
 
@@ -95,9 +122,9 @@ def set_base_trace(trace: Trace) -> None:
     _base[:] = [trace]
 
 
-def current_trace() -> Trace:
-    """The trace of this thread."""
-    return _state.current or _base[0]
+def current_trace() -> Trace | None:
+    """The trace that is active in this thread; None outside every transform."""
+    return _state.current
 
 
 def is_base() -> bool:
