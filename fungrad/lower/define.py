@@ -30,7 +30,7 @@ class Definer:
         """The element of `node` at `index`, looked at only where `valid` holds."""
         index = self.simplify.all(index)
         valid = self.simplify(valid)
-        if valid is FALSE:
+        if valid is FALSE or not node.type.size:
             return constant(0, node.type.dtype)
         key = (node, index, valid)
         found = self._elements.get(key)
@@ -63,7 +63,7 @@ class Definer:
         if isinstance(primitive.lower, Refused):
             raise CompilationError(f"{primitive.name} cannot be compiled: {primitive.lower.reason}")
         readers = [self._reader(operand) for operand in node.operands]
-        return primitive.lower(readers, index, valid, node.type, **lower_params(node))
+        return primitive.lower(readers, index, valid, node.type, **dict(node.params))
 
     def _reader(self, node: Node) -> Reader:
         reader = self._readers.get(node)
@@ -72,11 +72,6 @@ class Definer:
                 return self.element(node, index, valid)
             reader = self._readers[node] = Reader(node.type, read)
         return reader
-
-
-def lower_params(node: Node) -> dict[str, Any]:
-    """The parameters that a `lower` rule takes by keyword: all but a parameter `type`, which is the result's type."""
-    return {name: value for name, value in node.params if name != "type"}
 
 
 def axes_for(type: Type, prefix: str = "i") -> tuple[Axis, ...]:

@@ -38,7 +38,7 @@ def fuse(program: Program, target: Target) -> Fused:
     for stage in builder.stages:
         grouper.add(stage)
     fused = _assemble(grouper, inputs, outputs, target, simplify)
-    types = list(fused.slots)
+    types = list(fused.slots)             # an output may be a reshape of what its kernel wrote
     for slot, type in zip(fused.outputs, program.output_types, strict=True):
         types[slot] = type
     return Fused(fused.launches, tuple(types), fused.inputs, fused.outputs)
@@ -54,16 +54,14 @@ def _assemble(grouper: Grouper, inputs: list[Buffer], outputs: list[Buffer], tar
         if group.kind == "loops":
             stage = group.stages[0]
             kernel, written, read = fragment_kernel(stage, tuple(group.reasons)), stage.results, stage.operands
-        elif all(not stage.buffer.type.size for stage in group.stages):
-            for stage in group.stages:
-                slots.setdefault(stage.buffer, len(slots))
-            continue
         else:
             kernel, written, read = KernelBuilder(group, exported, target, simplify).build()
         for buffer in written:
             slots.setdefault(buffer, len(slots))
         if any(buffer.type.size for buffer in written):
             launches.append(Launch(kernel, tuple([slots[buffer] for buffer in (*written, *read)])))
+    for buffer in outputs:
+        slots.setdefault(buffer, len(slots))          # without elements
     return Fused(tuple(launches), tuple([buffer.type for buffer in slots]), tuple(range(len(inputs))),
                  tuple([slots[buffer] for buffer in outputs]))
 

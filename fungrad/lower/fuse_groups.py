@@ -108,6 +108,9 @@ class Grouper:
 
     def _try(self, first: Group, second: Group, why: str) -> Group:
         """Merge two groups if that is possible and wise; the group of `second` afterwards."""
+        if "loops" in (first.kind, second.kind):
+            second.reasons.append(f"not fused ({why}): an op with loops of its own")
+            return second
         pairs = _match(first, second)
         reason = _objection(first, second, pairs) or self._cycle(first, second)
         if reason:
@@ -229,8 +232,6 @@ def _match_shared(first: Group, second: Group, pairs: dict[Axis, Axis], dropped:
 
 def _objection(first: Group, second: Group, pairs: dict[Axis, Axis]) -> str:
     """Why two groups should not share a kernel, or ""."""
-    if "loops" in (first.kind, second.kind):
-        return "an op with loops of its own"
     if second.kind == "contraction":
         return "a contraction takes no other nests before it"
     shrinks = len(pairs) < len(first.outer)

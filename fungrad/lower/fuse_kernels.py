@@ -18,7 +18,7 @@ from ..ir.target import Target
 from ..ir.types import Type, array_type
 from .fuse_groups import Group
 from .fuse_stages import Stage
-from .index import Simplifier, loads_of
+from .index import Simplifier
 
 MAX_KERNELS = 4096
 
@@ -63,7 +63,7 @@ class KernelBuilder:
         self.inputs: list[Buffer] = []
         self.scratch: list[Buffer] = []
         self.scratch_of: dict[Buffer, Buffer] = {}
-        self.values: dict[Buffer, Expr] = {}           # stages whose expression stands in their readers
+        self.values: dict[Buffer, tuple[Expr, tuple[Axis, ...]]] = {}   # stages whose expression stands in their readers
         self.nests: list[Nest] = []
         self.reads = self._count_reads()
 
@@ -95,7 +95,7 @@ class KernelBuilder:
         full = tuple([places[a] for a in stage.axes])
         exported, read = stage.buffer in self.exported, self.reads.get(stage.buffer, 0)
         if stage.kind == "map" and not inner or not exported and self._is_inlined(stage, inner):
-            self.values[stage.buffer] = value
+            self.values[stage.buffer] = value, inner
             if exported:
                 self._store(self._output(stage.buffer), full, inner, value, stage, reduce_axes)
         elif exported and (inner or not read):
@@ -172,18 +172,16 @@ class KernelBuilder:
         inner = tuple([i for i, a, bound in zip(index, stage.axes, self.group.bind[stage], strict=True)
                        if bound is None and a.extent != 1])
         if buffer in self.values:
-            return self._inlined(self.values[buffer], inner, valid)
+            return self._inlined(*self.values[buffer], inner, valid)
         if buffer in self.scratch_of:
             return load(self.scratch_of[buffer], inner, valid)
         return load(self.global_of[buffer], index, valid)
 
-    def _inlined(self, value: Expr, inner: tuple[Expr, ...], valid: Expr) -> Expr:
-        """A stage's expression at another inner index, reading nothing where it is not valid."""
-        places = {canonical_name(number): i for number, i in enumerate(inner)}
-        if any(i.op != "axis" or i.attribute.name != f"i{number}" for number, i in enumerate(inner)):
-            def replace(e: Expr) -> Expr | None:
-                return places.get(e.attribute.name) if e.op == "axis" else None
-            value = self.simplify(substitute(value, replace))
+    def _inlined(self, value: Expr, axes: tuple[Axis, ...], index: tuple[Expr, ...], valid: Expr) -> Expr:
+        """A stage's expression over `axes` at another inner index, reading nothing where it is not valid."""
+        places = {a: i for a, i in zip(axes, index, strict=True) if i.op != "axis" or i.attribute is not a}
+        if places:
+            value = self.simplify(substitute(value, lambda e: places.get(e.attribute) if e.op == "axis" else None))
         if valid is TRUE:
             return value
 
@@ -206,10 +204,6 @@ class KernelBuilder:
         return "_".join([kind, *([outer] if outer else []), *list(inner)[:3]])
 
 
-def canonical_name(number: int) -> str:
-    return f"i{number}"
-
-
 def fragment_kernel(stage: Stage, reasons: tuple[str, ...]) -> Kernel:
     """The kernel of an op with loops of its own."""
     fragment = stage.fragment
@@ -218,11 +212,3 @@ def fragment_kernel(stage: Stage, reasons: tuple[str, ...]) -> Kernel:
     return intern_kernel(Kernel(f"{stage.label}_{shape}" if shape else stage.label, fragment.outputs, fragment.inputs,
                                 fragment.scratch, fragment.outer, (), fragment.body, "loops", reasons=reasons))
 
-
-def is_empty(kernel: Kernel) -> bool:
-    """Whether a kernel writes no element."""
-    return all(not buffer.type.size for buffer in kernel.outputs)
-
-
-__all__ = ["KernelBuilder", "canonical_axis", "canonical_buffer", "fragment_kernel", "intern_kernel", "is_empty",
-           "loads_of"]

@@ -20,7 +20,7 @@ from ..ir.primitive import Primitive, Refused
 from ..ir.program import INPUT, RESULT, Node, Params, Program, result_node
 from ..ir.types import Type, array_type
 from .cost import expression_cost
-from .define import Definer, axes_for, lower_params
+from .define import Definer, axes_for
 from .index import Simplifier, axes_of, loads_of, subexpressions
 
 CHEAP = 5              # at most this cost: recomputed by every reader
@@ -102,7 +102,7 @@ def _measure(node: Node, types: tuple[Any, ...], result: Any) -> Profile:
         return Reader(type, lambda index, valid: load(buffer, index, valid))
     shape = result[0].shape if isinstance(result, tuple) else result.shape
     index = tuple([axis_expr(Axis(f"i{number}", extent)) for number, extent in enumerate(shape)])
-    from_rule = node.primitive.lower([reader(type) for type in types], index, TRUE, result, **lower_params(node))
+    from_rule = node.primitive.lower([reader(type) for type in types], index, TRUE, result, **dict(node.params))
     expressions = from_rule if isinstance(from_rule, tuple) else (from_rule,)
     reduced = [math.prod(a.extent for a in e.attribute[1]) for e in subexpressions(*expressions) if e.op == "reduce"]
     return Profile(expression_cost(*expressions), bool(reduced), max(reduced, default=1))
@@ -246,7 +246,9 @@ class StageBuilder:
         axes = axes_for(node.type)
         target = self.buffer(node.type)
         label = node.operands[0].primitive.name if node.primitive is RESULT else node.primitive.name
-        if node in self.definer.buffers:
+        if not node.type.size:                # nothing to compute, nothing to read
+            self.definer.buffers.setdefault(node, target)
+        elif node in self.definer.buffers:
             value = load(self.definer.buffers[node], tuple([axis_expr(a) for a in axes]))
             self._add(target, axes, self.simplify(value), "copy")
         else:
@@ -317,7 +319,7 @@ def fragment_of(node: Node, types: tuple[Type, ...]) -> Fragment:
     if found is None:
         if len(_fragments) > _MAX_PROFILES:
             _fragments.clear()
-        found = _fragments[key] = node.primitive.lower(types, node.type, **lower_params(node))
+        found = _fragments[key] = node.primitive.lower(types, node.type, **dict(node.params))
     return found
 
 
