@@ -86,6 +86,13 @@ class Primitive:
 
 
 PRIMITIVES: dict[str, Primitive] = {}
+PARAMETER_TYPES: dict[str, type] = {}
+
+
+def parameter_type(cls: type) -> type:
+    """Register a NamedTuple that is used as a parameter, so that a program's text can be parsed back."""
+    PARAMETER_TYPES[cls.__name__] = cls
+    return cls
 
 
 def declare(primitive: Primitive) -> Primitive:

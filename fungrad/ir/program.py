@@ -137,6 +137,9 @@ def param_text(value: Any) -> str:
     """A parameter as text: programs nested with deeper indentation, dtypes by name."""
     if isinstance(value, Program):
         return program_text(value).replace("\n", "\n    ")
+    if isinstance(value, tuple) and type(value) is not tuple:   # a NamedTuple
+        fields = zip(value._fields, value, strict=True)  # type: ignore[attr-defined]
+        return f"{type(value).__name__}({', '.join(f'{name}={param_text(item)}' for name, item in fields)})"
     if isinstance(value, tuple):
         return "(" + ", ".join(map(param_text, value)) + ("," if len(value) == 1 else "") + ")"
     if isinstance(value, np.dtype):

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..dtypes import ALL
 from ..errors import VerificationError
-from .primitive import PRIMITIVES, Primitive
+from .primitive import PARAMETER_TYPES, PRIMITIVES, Primitive
 from .program import RESULT, Node, Program, apply, input_node, literal_text, program, program_text, result_node
 from .types import Literal, Type, array_type, literal
 
@@ -130,7 +130,7 @@ class Scanner:
         return literal(value, dtype) if bits is None else Literal(bytes.fromhex(bits[2:])[::-1], dtype)
 
     def value(self, item: Any) -> Any:
-        """A parameter: a string, None, number, element type, Type, Literal, or a tuple of what `item` parses."""
+        """A parameter: a string, None, number, element type, Type, Literal, or (named) tuple of what `item` parses."""
         if self.kind == "string":
             return ast.literal_eval(self.advance())
         if self.accept("("):
@@ -142,7 +142,17 @@ class Scanner:
             if self.accept("["):
                 return array_type(tuple(self.list(self.integer, "]")), dtype)
             return self.literal(dtype) if self.token == "(" else dtype
+        if self.token in PARAMETER_TYPES:
+            named = PARAMETER_TYPES[self.advance()]
+            self.expect("(")
+            return named(**dict(self.list(lambda: self.entry(item), ")")))
         return self.scalar()
+
+    def entry(self, item: Any) -> tuple[str, Any]:
+        """`name=value`"""
+        name = self.name()
+        self.expect("=")
+        return name, item()
 
 
 class _ProgramParser:
@@ -183,7 +193,7 @@ class _ProgramParser:
         types = scan.list(scan.type, "=")
         word = scan.name()
         scan.expect("{")
-        params = dict(scan.list(self._param, "}"))
+        params = dict(scan.list(lambda: scan.entry(self._value), "}"))
         scan.expect("(")
         operands = tuple(scan.list(lambda: self._known(names), ")"))
         node = self._node(word, operands, params)
@@ -199,11 +209,6 @@ class _ProgramParser:
         if primitive is None:
             raise self.scanner.error(f"there is no primitive {word!r}")
         return apply(primitive, operands, params)
-
-    def _param(self) -> tuple[str, Any]:
-        name = self.scanner.name()
-        self.scanner.expect("=")
-        return name, self._value()
 
     def _value(self) -> Any:
         if self.scanner.token == "program":

@@ -223,7 +223,8 @@ def _integer_pow_lower(x: Expr, *, exponent: int) -> Expr:
 
 integer_pow_p = declare(Primitive(
     "integer_pow", _integer_pow_type,
-    rounded(_integer_pow_reference), _integer_pow_jvp, NOT_LINEAR, elementwise_batch("integer_pow"), elementwise_lower(_integer_pow_lower),
+    rounded(_integer_pow_reference), _integer_pow_jvp, NOT_LINEAR, elementwise_batch("integer_pow"),
+    elementwise_lower(_integer_pow_lower),
     frozenset({"elementwise", "cheap"}), "x to the power of a fixed whole number; integers wrap."))
 
 

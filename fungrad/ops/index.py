@@ -18,7 +18,7 @@ from ..errors import DTypeError, ShapeError
 from ..ir.expr import (BOOL, INDEX, TRUE, Axis, Buffer, Expr, Reader, axis as axis_expr, cast, conjunction, constant,
                        index_constant, load, operation, select)
 from ..ir.kernel import Fragment, If, Statement, Store
-from ..ir.primitive import Linear, Primitive, Refused, Zero, declare
+from ..ir.primitive import Linear, Primitive, Refused, Zero, declare, parameter_type
 from ..ir.types import Literal, Shape, Type, array_type, literal
 from ..trace import bind
 from . import elementwise
@@ -30,6 +30,7 @@ from .rules import batch_to_front, is_zero, move_axis
 Axes = tuple[int, ...]
 
 
+@parameter_type
 class IndexNumbers(NamedTuple):
     """How windows, index rows and operand axes correspond; in brackets the names in JAX's gather / scatter.
 
@@ -243,6 +244,14 @@ def take_along_axis(operand: Any, indices: Any, axis: int, mode: str = "promise_
     numbers = IndexNumbers((), (axis,), (axis,), batch, batch)
     sizes = tuple(min(1, extent) for extent in operand.shape)
     return gather(operand, reshape(indices, (*indices.shape, 1)), numbers, sizes, mode)
+
+
+def take(operand: Any, indices: Any, axis: int, mode: str = "fill") -> Any:
+    """`operand` with axis `axis` replaced by the axes of `indices`: the slices at those positions."""
+    rank = indices.ndim
+    windows = tuple(a if a < axis else a + rank - 1 for a in range(operand.ndim) if a != axis)
+    sizes = tuple(1 if a == axis else extent for a, extent in enumerate(operand.shape))
+    return gather(operand, reshape(indices, (*indices.shape, 1)), IndexNumbers(windows, (axis,), (axis,)), sizes, mode)
 
 
 # ---- scatter --------------------------------------------------------------------------------------------------------

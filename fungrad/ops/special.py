@@ -24,9 +24,9 @@ erfc = elementwise(math.erfc)
 
 
 def _lgamma(x: float) -> float:
-    if math.isfinite(x) and x <= 0 and x == math.floor(x):
+    if x > 1e306 or x == -math.inf or (x <= 0 and x == math.floor(x)):
         return math.inf
-    return math.inf if math.isinf(x) else math.lgamma(x)
+    return math.lgamma(x)
 
 
 lgamma = elementwise(_lgamma)

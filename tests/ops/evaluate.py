@@ -6,15 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.ir.expr import TRUE, Axis, Buffer, Expr, Reader, axis as axis_expr, load
+from fungrad.dtypes import highest, lowest
+from fungrad.ir.expr import DECOMPOSED, TRUE, Axis, Buffer, Expr, Reader, axis as axis_expr, load
 from fungrad.ir.kernel import Fragment, If, Loop, Statement, Store, While
-from fungrad.ir.primitive import Primitive
+from fungrad.ir.primitive import PRIMITIVES, Primitive
 from fungrad.ir.types import array_type
 from fungrad.ops.linear import convert_array
 
 _COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and,
             "or": np.bitwise_or, "xor": np.bitwise_xor}
-_IDENTITY = {"add": 0, "mul": 1, "or": 0, "xor": 0}
+# Operations that lowering decomposes mean what the primitive of this name (or their own) does.
+_MEANING = {"integer_div": "div", "integer_rem": "rem", "safe_shift_left": "shift_left",
+            "safe_shift_right": "shift_right_arithmetic", "safe_shift_right_logical": "shift_right_logical"}
 _BINARY = {**_COMBINE, "sub": np.subtract, "div": None, "rem": None, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
            "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "shift_left": np.left_shift,
            "shift_right": np.right_shift}
@@ -36,6 +39,8 @@ def _apply(op: str, x: list[Any], e: Expr) -> Any:
         return np.divide(*x) if op == "div" else np.fmod(*x)
     if op in ("shift_left", "shift_right"):
         assert np.all((np.asarray(x[1]) >= 0) & (np.asarray(x[1]) < e.dtype.itemsize * 8)), "shift count out of range"
+    if op in DECOMPOSED:
+        return PRIMITIVES[_MEANING.get(op, op)].reference(*np.broadcast_arrays(*x))
     return _UNARY[op](x[0]) if op in _UNARY else _BINARY[op](*x)
 
 
@@ -74,10 +79,18 @@ def evaluate(e: Expr, axes: dict[Axis, Any], memory: dict[Buffer, np.ndarray], d
     return result
 
 
+def identity(combine: str, dtype: np.dtype) -> np.ndarray:
+    """What leaves other values as they are under `combine`."""
+    if combine in ("max", "min"):
+        return np.asarray(lowest(dtype) if combine == "max" else highest(dtype), dtype)
+    if combine == "and":
+        return np.invert(np.zeros((), dtype))
+    return np.asarray(combine == "mul", dtype)
+
+
 def _reduce(e: Expr, axes: dict[Axis, Any], memory: dict[Buffer, np.ndarray]) -> Any:
     combine, loops = e.attribute
-    assert combine in _IDENTITY, "the tests evaluate reduces by add, mul, or, xor only"
-    total: Any = np.asarray(_IDENTITY[combine], e.dtype)
+    total: Any = identity(combine, e.dtype)
     for point in itertools.product(*[range(a.extent) for a in loops]):
         inner = {**axes, **dict(zip(loops, map(np.int64, point), strict=True))}
         with np.errstate(all="ignore"):

@@ -86,8 +86,10 @@ def check_transpose(primitive: Primitive, *arrays: np.ndarray, wrt: Sequence[int
     np.testing.assert_allclose(total, float((result * weights).sum()), 1e-9, 1e-9, err_msg=f"transpose {primitive}")
 
 
-def check_batch(primitive: Primitive, *arrays: np.ndarray, axes: Sequence[int | None], **params: Any) -> None:
-    """The batch rule against a loop over the mapped axes; `arrays` have them."""
+def check_batch(primitive: Primitive, *arrays: np.ndarray, axes: Sequence[int | None],
+                parameters: dict[str, Any] | None = None, **params: Any) -> None:
+    """The batch rule against a loop over the mapped axes; `arrays` have them. `parameters`: params, `axes` among them."""
+    params |= parameters or {}
     size = next(array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None)
     with active(EagerTrace()):
         result, result_axes = primitive.batch(size, [wrap(a) for a in arrays], list(axes), **params)

@@ -1,0 +1,160 @@
+"""Every primitive has every rule, or says why not; and the rules of each agree with its reference, for every type."""
+from __future__ import annotations
+
+import importlib
+import pathlib
+import pkgutil
+import zlib
+
+import numpy as np
+import pytest
+
+import fungrad.ops
+import fungrad.transforms
+from fungrad.dtypes import ALL, is_float
+from fungrad.errors import DTypeError, RefusedError
+from fungrad.ir.primitive import PRIMITIVES, TRAITS, Linear, Refused, Zero
+from fungrad.ir.program import node
+from fungrad.ir.types import array_type
+from fungrad.trace import active
+from tests.ops.cases import CASES, Case
+from tests.ops.eager import EagerTrace, wrap
+from tests.ops.helpers import check_batch, check_jvp, check_lower, check_transpose, reference
+
+for package in (fungrad.ops, fungrad.transforms):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+
+RULES = ("type", "reference", "jvp", "transpose", "batch", "lower")
+TYPED = [pytest.param(case, dtype, id=f"{case}-{dtype.name}") for case in CASES for dtype in case.dtypes]
+F64 = np.dtype("float64")
+
+
+def by_case(cases):
+    return pytest.mark.parametrize("case", [pytest.param(case, id=str(case)) for case in cases])
+
+
+def operands(case: Case, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+    return case.operands(dtype, np.random.default_rng(zlib.crc32(f"{case} {dtype}".encode())))
+
+
+def types(arrays):
+    return [array_type(a.shape, a.dtype) for a in arrays]
+
+
+@pytest.mark.parametrize("name", sorted(PRIMITIVES))
+def test_every_rule_is_there_or_refused_with_a_reason(name):
+    primitive = PRIMITIVES[name]
+    assert primitive.doc, "a primitive says what it does"
+    assert primitive.traits <= TRAITS
+    for rule in RULES:
+        found = getattr(primitive, rule)
+        assert callable(found), f"{name} has no {rule} rule"
+        if isinstance(found, Refused):
+            assert len(found.reason.split()) > 3, f"{name} does not say why it has no {rule} rule"
+            with pytest.raises(RefusedError):
+                found()
+
+
+@pytest.mark.parametrize("name", sorted(PRIMITIVES))
+def test_every_primitive_is_tested(name):
+    if any(case.primitive == name for case in CASES):
+        return
+    tests = pathlib.Path(__file__).parents[1]
+    pattern = (f'"{name}"', f"{name}_p", f"{name}(")
+    assert any(word in file.read_text() for file in tests.rglob("test_*.py") for word in pattern), \
+        f"no test mentions {name}: add it to tests/ops/cases.py"
+
+
+@pytest.mark.parametrize(("case", "dtype"), TYPED)
+def test_reference_has_the_declared_type(case, dtype):
+    reference(PRIMITIVES[case.primitive], *operands(case, dtype), **case.parameters(dtype))
+
+
+@pytest.mark.parametrize(("case", "dtype"), TYPED)
+def test_lower_computes_the_reference(case, dtype):
+    check_lower(PRIMITIVES[case.primitive], *operands(case, dtype), **case.parameters(dtype))
+
+
+@by_case({case.primitive: case for case in CASES if case.primitive not in ("bitcast", "convert")}.values())
+def test_other_types_are_refused_by_name(case):
+    for dtype in ALL:
+        taken = {taken for other in CASES if other.primitive == case.primitive for taken in other.dtypes}
+        if dtype not in taken and case.primitive not in ("full", "iota"):
+            with pytest.raises(DTypeError, match=case.primitive):
+                PRIMITIVES[case.primitive].type(*types(operands(case, dtype)), **case.parameters(dtype))
+
+
+@by_case([case for case in CASES if case.differentiable])
+def test_jvp_agrees_with_finite_differences(case):
+    arrays = operands(case, F64)
+    wrt = tuple(i for i in case.differentiable if is_float(arrays[i].dtype))
+    check_jvp(PRIMITIVES[case.primitive], *arrays, wrt=wrt, **case.parameters(F64))
+
+
+@pytest.mark.parametrize(("case", "dtype"), [p for p in TYPED if is_float(p.values[1]) and p.values[0].differentiable])
+def test_tangents_have_the_type_of_the_result(case, dtype):
+    arrays = operands(case, dtype)
+    tangents = [Zero(array_type(a.shape, a.dtype)) if a.dtype == bool else wrap(np.ones_like(a)) for a in arrays]
+    with active(EagerTrace()):
+        result, tangent = PRIMITIVES[case.primitive].jvp([wrap(a) for a in arrays], tangents, **case.parameters(dtype))
+    assert tangent.type == result.type
+
+
+@pytest.mark.parametrize(("case", "dtype"), TYPED)
+def test_no_tangent_in_no_tangent_out(case, dtype):
+    primitive = PRIMITIVES[case.primitive]
+    arrays = operands(case, dtype)
+    if not arrays or isinstance(primitive.jvp, Refused):
+        return
+    with active(EagerTrace()):
+        result, tangent = primitive.jvp([wrap(a) for a in arrays], [Zero(t) for t in types(arrays)],
+                                        **case.parameters(dtype))
+    assert tangent == Zero(result.type)
+
+
+@by_case([case for case in CASES if case.linear])
+def test_transpose_is_the_adjoint(case):
+    for group in case.linear:
+        # The other operands of a sum must be 0 for it to be linear in `group`.
+        arrays = [a if i in group or not _additive(case) or a.dtype == bool else np.zeros_like(a)
+                  for i, a in enumerate(operands(case, F64))]
+        check_transpose(PRIMITIVES[case.primitive], *arrays, wrt=group, **case.parameters(F64))
+
+
+def _additive(case: Case) -> bool:
+    return case.primitive == "select" or "linear" in PRIMITIVES[case.primitive].traits
+
+
+@by_case([case for case in CASES if not case.linear])
+def test_what_is_not_linear_refuses_to_be_transposed(case):
+    arrays = operands(case, case.dtypes[-1])
+    if arrays and case.primitive != "convert":
+        linear = [Linear(t) for t in types(arrays)]
+        with active(EagerTrace()), pytest.raises(RefusedError):
+            PRIMITIVES[case.primitive].transpose(wrap(np.zeros(())), linear, **case.parameters(case.dtypes[-1]))
+
+
+@by_case([case for case in CASES if case.primitive not in ("full", "iota")])
+def test_batch_agrees_with_a_loop(case):
+    dtype = case.dtypes[-1]
+    first = operands(case, dtype)
+    second = case.operands(dtype, np.random.default_rng(99))
+    count = len(first)
+    mapped_sets = {tuple(range(count)), *((i,) for i in range(count))}
+    for mapped in sorted(mapped_sets):
+        for position in (0, -1):
+            axes = [None if i not in mapped else 0 if position == 0 else first[i].ndim for i in range(count)]
+            stacked = [a if axis is None else np.stack([a, b, a], axis)
+                       for a, b, axis in zip(first, second, axes, strict=True)]
+            check_batch(PRIMITIVES[case.primitive], *stacked, axes=axes, parameters=case.parameters(dtype))
+
+
+def test_a_rule_of_a_primitive_is_hashable_data():
+    """Parameters of every case can be part of a node's key."""
+    for case in CASES:
+        dtype = case.dtypes[0]
+        params = case.parameters(dtype)
+        primitive = PRIMITIVES[case.primitive]
+        result = primitive.type(*types(operands(case, dtype)), **params)
+        assert node(primitive, (), params, result) is node(primitive, (), dict(params), result)
