@@ -162,6 +162,14 @@ def test_take_along_axis():
     assert_same(run(take_along_axis, x, indices, 1), np.take_along_axis(x, indices, 1))
 
 
+def test_take():
+    x, indices = _noise((3, 4, 2)), np.array([[3, 0, 1], [1, 1, 2]])
+    for axis in range(2):
+        clipped = np.minimum(indices, x.shape[axis] - 1)
+        assert_same(run(index.take, x, indices, axis, "clip"), np.take(x, clipped, axis))
+    assert_same(run(index.take, x, np.array(7), 1), np.full((3, 2), np.nan))
+
+
 def test_empty_operands():
     params = {"dimension_numbers": ROWS, "combine": "add", "mode": "drop", "unique": False}
     x = np.zeros((0, 3))
