@@ -83,7 +83,8 @@ def profile(node: Node) -> Profile:
     result = node.type
     if "elementwise" in traits:
         types = tuple([array_type((), type.dtype) for type in types])
-        result = array_type((), result.dtype) if isinstance(result, Type) else result
+        result = array_type((), result.dtype) if isinstance(result, Type) else \
+            tuple([array_type((), type.dtype) for type in result])
     key = (node.primitive, node.params, types, result)
     found = _profiles.get(key)
     if found is None:
