@@ -1,0 +1,194 @@
+"""The CPU: kernels rendered to LLVM IR, compiled in this process, run by native code on a thread pool.
+
+A program becomes a list of launches in memory (see `threads.py`), so compiling one costs nothing beyond its new kernels,
+and a kernel is compiled once, whatever the number of programs and processes that use it.
+"""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import math
+import os
+import re
+import struct
+import threading
+import time
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ..ir.instructions import InstructionList
+from ..ir.lowered import Lowered
+from ..ir.target import Target
+from . import llvm, threads
+from .base import ALIGNMENT, HostBackend, Loaded, ObjectStore, table
+from .engine import Code, engine, function, machine_name
+from .host import host_target, thread_count
+
+ENTRY = "fungrad_kernel"
+# A launch that takes less than this alone is not worth another thread; one worker more for each further such share.
+WORTH_SHARING_SECONDS = 5e-6
+OPERATIONS_PER_SECOND = 20e9
+BYTES_PER_SECOND = 30e9
+# Below this estimate a call keeps the GIL: giving it up and taking it again costs more than the call, or a thread switch.
+KEEP_GIL_SECONDS = 2e-6
+
+
+class CpuBackend(HostBackend):
+    """The host's processor."""
+
+    name = "cpu"
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._kernels: WeakValueDictionary[str, Code] = WeakValueDictionary()
+        self._pool: Pool | None = None
+        self._target: Target | None = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+        if self._pool is not None:
+            self._pool.initialize()
+
+    def target(self) -> Target:
+        if self._target is None:
+            self._target = host_target(engine())
+        return self._target
+
+    def render(self, code: InstructionList) -> str:
+        return llvm.render(code, self.target())
+
+    def assembly(self, code: InstructionList) -> str:
+        return engine().assembly(kernel_module(self.render(code), code))
+
+    def compile(self, lowered: Lowered, store: ObjectStore) -> CpuLoaded:
+        kernels: dict[int, Code] = {}   # by identity: equal kernels are one object, and hashing one reads all of it
+        for code in lowered.code:
+            if id(code) not in kernels:
+                kernels[id(code)] = self._kernel(code, store)
+        return CpuLoaded(lowered, kernels, self.pool(store))
+
+    def _kernel(self, code: InstructionList, store: ObjectStore) -> Code:
+        return self._native(kernel_module(self.render(code), code), (ENTRY,), store)
+
+    def _native(self, text: str, exports: tuple[str, ...], store: ObjectStore) -> Code:
+        """The loaded code of a module of LLVM IR: from this process, else from the store, else compiled now."""
+        key = engine().key(text)
+        with self._lock:
+            found = self._kernels.get(key)
+            if found is not None:
+                return found
+            data = store.get(key)
+            if data is None:
+                data = engine().emit(text)
+                store.put(key, data)
+            found = self._kernels[key] = engine().load(data, exports)
+            return found
+
+    def pool(self, store: ObjectStore) -> Pool:
+        """The native launcher with its thread pool."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = Pool(self._native(threads.module_text(machine_name()), threads.EXPORTS, store))
+            wanted = thread_count()
+            if wanted != self._pool.threads:
+                self._pool.set_threads(wanted)
+            return self._pool
+
+
+class Pool:
+    """The functions of the native module of `threads.py`."""
+
+    def __init__(self, code: Code):
+        self._code = code
+        at = code.addresses
+        self.execute_address = at["fungrad_execute"]
+        self.initialize = function(at["fungrad_initialize"])
+        self.workers = function(at["fungrad_workers"], result=ctypes.c_int64)
+        self._stop = function(at["fungrad_stop"])
+        self._set_threads = function(at["fungrad_set_threads"], ctypes.c_int64)
+        arguments = (ctypes.c_void_p, ctypes.c_void_p)
+        self.execute = function(self.execute_address, *arguments)
+        self.execute_keeping_gil = function(self.execute_address, *arguments, keep_gil=True)
+        self.threads = 1
+        self.initialize()
+        atexit.register(self._stop)
+
+    def set_threads(self, count: int) -> None:
+        """Use this many threads, the caller included, from the next launch on."""
+        self._stop()
+        self._set_threads(count)
+        self.threads = count
+
+
+class CpuLoaded(Loaded):
+    """A program as a list of launches in memory."""
+
+    __slots__ = ("_kernels", "_program", "_address", "_pool", "run", "_single", "_blobs")
+
+    def __init__(self, lowered: Lowered, kernels: dict[int, Code], pool: Pool):
+        self.lowered = lowered
+        self._kernels = kernels
+        self._pool = pool
+        scratch = max((code.scratch_bytes for code in lowered.code), default=0)
+        scratch_offset = -(-lowered.memory.arena_bytes // ALIGNMENT) * ALIGNMENT
+        self.arena_bytes = scratch_offset + scratch if scratch or lowered.memory.arena_bytes else 0
+        layout = table(lowered)
+        commands = [self._command(number, layout) for number in range(len(lowered.code))]
+        most = max((len(code.parameters) for code in lowered.code), default=0)
+
+        def blob(parts: list[bytes]) -> Any:
+            data = struct.pack("4q", len(parts), layout.arena, scratch_offset, most) + b"".join(parts)
+            return ctypes.create_string_buffer(data, len(data))
+
+        self._program = blob(commands)
+        self._single = [blob([command]) for command in commands]
+        seconds = sum(alone_seconds(code) for code in lowered.code)
+        execute = pool.execute_keeping_gil if seconds < KEEP_GIL_SECONDS else pool.execute
+        address = self._address = ctypes.addressof(self._program)
+        self.run = lambda words: execute(address, words)
+
+    def _command(self, number: int, layout: Any) -> bytes:
+        code, launch = self.lowered.code[number], self.lowered.fused.launches[number]
+        address = self._kernels[id(code)].addresses[ENTRY]
+        words = [layout.words[slot] for slot in launch.slots]
+        scratch = -(-code.scratch_bytes // ALIGNMENT) * ALIGNMENT
+        flat = [value for pair in words for value in pair]
+        return struct.pack(f"{5 + len(flat)}q", address, code.parallel_extent, scratch, helpers(code), len(words), *flat)
+
+    def profile(self, words: bytes) -> list[float]:
+        times = []
+        for program in self._single:
+            start = time.perf_counter()
+            self._pool.execute(ctypes.addressof(program), words)
+            times.append(time.perf_counter() - start)
+        return times
+
+
+def kernel_module(text: str, code: InstructionList) -> str:
+    """A rendered kernel with the entry that the launcher calls: it takes the buffers' addresses from an array."""
+    name = code.name if re.fullmatch(r"[\w.$-]+", code.name) else f'"{code.name}"'
+    loads, arguments = [], []
+    for number in range(len(code.parameters)):
+        loads.append(f"  %at{number} = getelementptr ptr, ptr %buffers, i64 {number}\n"
+                     f"  %arg{number} = load ptr, ptr %at{number}, align 8\n")
+        arguments.append(f"ptr %arg{number}")
+    arguments += ["ptr %scratch", "i64 %begin", "i64 %end"]
+    return (f"{text}\ndefine void @{ENTRY}(ptr %buffers, ptr %scratch, i64 %begin, i64 %end) {{\n{''.join(loads)}"
+            f"  call void @{name}({', '.join(arguments)})\n  ret void\n}}\n")
+
+
+def alone_seconds(code: InstructionList) -> float:
+    """A rough estimate of one thread's time for a kernel; infinite where its work is unknown."""
+    if code.flops <= 0 and code.bytes <= 0:
+        return math.inf
+    return max(code.flops / OPERATIONS_PER_SECOND, code.bytes / BYTES_PER_SECOND)
+
+
+def helpers(code: InstructionList) -> int:
+    """How many threads besides the caller's a kernel is worth."""
+    if code.parallel_extent <= 1:
+        return 0
+    shares = min(alone_seconds(code) / WORTH_SHARING_SECONDS, float(threads.MOST_THREADS))
+    return max(0, min(int(shares) - 1, code.parallel_extent - 1))

@@ -1,0 +1,133 @@
+"""LLVM in this process: text to machine code to callable addresses. Imports llvmlite on first use.
+
+`Engine.emit` makes an object (relocatable machine code) of LLVM IR text, `Engine.load` maps an object into the process. The
+two are apart because objects outlive the process, in a disk cache.
+
+The pass pipeline is short on purpose: kernels arrive as explicit vector code with structured loops, so that what is left
+is to put register arrays into registers, hoist address arithmetic and drop what is unused. LLVM's own O3 takes three times
+as long and finds little more.
+"""
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import itertools
+import os
+import platform
+import threading
+from typing import Any
+
+from ..errors import CompilationError
+
+PIPELINE_VERSION = "1"
+
+
+class Code:
+    """Machine code mapped into the process. Its addresses hold as long as this object lives."""
+
+    __slots__ = ("_tracker", "addresses", "__weakref__")
+
+    def __init__(self, tracker: Any, addresses: dict[str, int]):
+        self._tracker = tracker
+        self.addresses = addresses
+
+
+class Engine:
+    """One per process; see the module's text. Safe under threads."""
+
+    def __init__(self) -> None:
+        import llvmlite.binding as llvm
+        self._llvm = llvm
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()
+        self._lock = threading.RLock()
+        self.cpu = llvm.get_host_cpu_name()
+        self.feature_map = dict(llvm.get_host_cpu_features())
+        self.features = llvm.get_host_cpu_features().flatten()
+        self.triple = llvm.get_process_triple()
+        self.version = ".".join(map(str, llvm.llvm_version_info))
+        self._llvm_target = llvm.Target.from_triple(self.triple)
+        self._jit = llvm.create_lljit_compiler(self._machine(), use_jit_link=False, suppress_errors=True)
+        self._numbers = itertools.count()
+        self.fingerprint = "|".join((self.triple, self.cpu, self.features, self.version, PIPELINE_VERSION))
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+
+    def _machine(self) -> Any:
+        return self._llvm_target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, reloc="pic", jit=True)
+
+    def key(self, text: str) -> str:
+        """The content key of the object that `emit` makes of this text on this machine."""
+        return hashlib.sha256(f"{self.fingerprint}\0{text}".encode()).hexdigest()
+
+    def emit(self, text: str) -> bytes:
+        """The object of one module of LLVM IR. Raises CompilationError with LLVM's message."""
+        with self._lock:
+            module, machine = self._optimized(text)
+            return machine.emit_object(module)
+
+    def assembly(self, text: str) -> str:
+        """The assembly text of one module of LLVM IR."""
+        with self._lock:
+            module, machine = self._optimized(text)
+            return machine.emit_assembly(module)
+
+    def _optimized(self, text: str) -> tuple[Any, Any]:
+        llvm, machine = self._llvm, self._machine()
+        try:
+            module = llvm.parse_assembly(text, llvm.create_context())
+        except RuntimeError as error:
+            raise CompilationError(f"LLVM refuses a kernel's text: {error}\n{numbered(text)}") from None
+        module.triple = self.triple
+        module.data_layout = str(machine.target_data)
+        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        passes = llvm.create_new_module_pass_manager()
+        for add in (passes.add_sroa_pass, passes.add_instruction_combine_pass, passes.add_simplify_cfg_pass):
+            add()
+        passes.run(module, builder)
+        return module, machine
+
+    def load(self, data: bytes, exports: tuple[str, ...]) -> Code:
+        """Map an object and resolve the exported symbols; its own undefined symbols come from the process."""
+        library = self._llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
+        for name in exports:
+            library.export_symbol(name)
+        with self._lock:
+            try:
+                tracker = library.link(self._jit, f"fungrad{next(self._numbers)}")
+            except RuntimeError as error:
+                raise CompilationError(f"an object cannot be loaded: {error}") from None
+        return Code(tracker, {name: tracker[name] for name in exports})
+
+
+_engine: Engine | None = None
+_engine_lock = threading.Lock()
+
+
+def engine() -> Engine:
+    """The process's engine, made on first use (llvmlite takes about 0.1 s to import)."""
+    global _engine
+    if _engine is None:
+        with _engine_lock:
+            if _engine is None:
+                _engine = Engine()
+    return _engine
+
+
+def numbered(text: str) -> str:
+    """Text with line numbers, for error messages."""
+    return "\n".join(f"{number:4} {line}" for number, line in enumerate(text.splitlines(), 1))
+
+
+def machine_name() -> str:
+    """The processor's family: "x86_64", "arm64", ..."""
+    return platform.machine()
+
+
+def function(address: int, *types: Any, result: Any = None, keep_gil: bool = False) -> Any:
+    """A Python callable for machine code at an address."""
+    make = ctypes.PYFUNCTYPE if keep_gil else ctypes.CFUNCTYPE
+    return make(result, *types)(address)

@@ -1,0 +1,123 @@
+"""DLPack (https://dmlc.github.io/dlpack/latest/) through ctypes, because NumPy's own export knows neither bfloat16 nor,
+in its old form, read-only memory.
+
+The structs are those of dlpack.h 1.0. An exported tensor owns a Python reference to the NumPy view; its deleter, a C
+callback that lives as long as the process, drops it.
+"""
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import DTypeError
+from ..ir.types import Type
+
+CPU_DEVICE = (1, 0)
+_HOST_DEVICES = frozenset({1, 3, 13})    # CPU, CUDA host, CUDA managed
+_READ_ONLY = 1
+_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+_BFLOAT = 4
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]
+
+
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = [("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", _DELETER)]
+
+
+class _ManagedVersioned(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", _DELETER),
+                ("flags", ctypes.c_uint64), ("tensor", _DLTensor)]
+
+
+# Tensors that are exported: address of the struct -> everything that it points to.
+_exported: dict[int, tuple[Any, ...]] = {}
+
+
+@_DELETER
+def _delete(address: int) -> None:
+    _exported.pop(address, None)
+
+
+_CAPSULE_DESTRUCTOR = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+_api = ctypes.pythonapi
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _CAPSULE_DESTRUCTOR)(("PyCapsule_New", _api))
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
+_raw_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
+_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
+_rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", _api))
+
+
+@_CAPSULE_DESTRUCTOR
+def _destroy_capsule(capsule: int) -> None:
+    """Free a tensor that nobody took: a consumer renames the capsule and calls the deleter itself."""
+    for name in (b"dltensor", b"dltensor_versioned"):
+        if _is_valid(capsule, name):
+            _exported.pop(_raw_pointer(capsule, name), None)
+
+
+def export(view: np.ndarray, type: Type, readonly: bool, versioned: bool) -> Any:
+    """A capsule for a contiguous view. Without a version the consumer is not told that memory is read-only."""
+    bfloat = type.dtype == dtypes.bfloat16
+    code = _BFLOAT if bfloat else _CODES[type.dtype.kind]
+    shape = (ctypes.c_int64 * max(type.rank, 1))(*type.shape)
+    strides = (ctypes.c_int64 * max(type.rank, 1))(*[step // type.dtype.itemsize for step in view.strides])
+    tensor = _DLTensor(view.ctypes.data, *CPU_DEVICE, type.rank, code, type.dtype.itemsize * 8, 1, shape, strides, 0)
+    if versioned:
+        managed: Any = _ManagedVersioned(1, 0, None, _delete, _READ_ONLY if readonly else 0, tensor)
+    else:
+        managed = _Managed(tensor, None, _delete)
+    address = ctypes.addressof(managed)
+    _exported[address] = (managed, shape, strides, view)
+    return _new_capsule(address, b"dltensor_versioned" if versioned else b"dltensor", _destroy_capsule)
+
+
+def view(source: Any) -> np.ndarray:
+    """A NumPy view of an exporter's tensor; valid as long as the view lives. Raises BufferError, DTypeError."""
+    if source.__dlpack_device__()[0] not in _HOST_DEVICES:
+        raise BufferError(f"memory on DLPack device {source.__dlpack_device__()} cannot be read by the host; copy it to the CPU first")
+    try:
+        capsule = source.__dlpack__(max_version=(1, 0))
+    except TypeError:  # an exporter older than version 1
+        capsule = source.__dlpack__()
+    versioned = bool(_valid(capsule, b"dltensor_versioned"))
+    name = b"dltensor_versioned" if versioned else b"dltensor"
+    address = _pointer(capsule, name)
+    managed = (_ManagedVersioned if versioned else _Managed).from_address(address)
+    array = _tensor_view(managed.tensor, capsule)
+    _rename(capsule, b"used_" + name)
+    copied = array.copy()
+    if managed.deleter:
+        managed.deleter(address)
+    return copied
+
+
+def _tensor_view(tensor: _DLTensor, keep: Any) -> np.ndarray:
+    names = {(kind, bits): f"{word}{bits}" for kind, word in ((0, "int"), (1, "uint"), (2, "float")) for bits in (8, 16, 32, 64)}
+    name = {(_BFLOAT, 16): "bfloat16", (6, 8): "bool"}.get((tensor.code, tensor.bits)) or names.get((tensor.code, tensor.bits))
+    if name is None or tensor.lanes != 1:
+        raise DTypeError(f"DLPack element type (code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes) does not exist here")
+    dtype = dtypes.canonical(name)
+    shape = tuple(tensor.shape[:tensor.ndim])
+    if 0 in shape:
+        return np.zeros(shape, dtype)
+    if tensor.strides:
+        strides = tuple(step * dtype.itemsize for step in tensor.strides[:tensor.ndim])
+    else:
+        strides = tuple(np.zeros(shape, dtype).strides)
+    low = sum(min(0, step * (size - 1)) for step, size in zip(strides, shape, strict=True))
+    high = sum(max(0, step * (size - 1)) for step, size in zip(strides, shape, strict=True)) + dtype.itemsize
+    memory = (ctypes.c_uint8 * (high - low)).from_address(tensor.data + tensor.byte_offset + low)
+    return np.ndarray(shape, dtype, memory, -low, strides)
