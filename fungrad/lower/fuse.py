@@ -1,7 +1,8 @@
-"""Program -> Fused: fusion in three steps.
+"""Program -> Fused: fusion in four steps.
 
     fuse_stages   which values get a loop nest of their own; the rest is index arithmetic in their readers
     fuse_groups   which of them share a kernel, under which outer axes
+    fuse_recompute  which values are computed again rather than read from another kernel
     fuse_kernels  where each lives (global, scratch, nowhere), canonical names, one object for equal kernels
 
 Conventions of the kernels made here:
@@ -21,6 +22,7 @@ from ..ir.program import Program
 from ..ir.target import Target
 from .fuse_groups import Group, Grouper
 from .fuse_kernels import KernelBuilder, fragment_kernel
+from .fuse_recompute import recompute
 from .fuse_stages import StageBuilder, choose_stages
 from .index import Simplifier
 
@@ -37,6 +39,7 @@ def fuse(program: Program, target: Target) -> Fused:
     grouper = Grouper()
     for stage in builder.stages:
         grouper.add(stage)
+    recompute(grouper, outputs, simplify)
     fused = _assemble(grouper, inputs, outputs, target, simplify)
     types = list(fused.slots)             # an output may be a reshape of what its kernel wrote
     for slot, type in zip(fused.outputs, program.output_types, strict=True):

@@ -81,7 +81,7 @@ class Grouper:
         for buffer in buffers:
             self.readers.setdefault(buffer, []).append(stage)
         for _, candidate, why in candidates:
-            if candidate in self.groups and candidate is not group:
+            if candidate in self.groups and candidate is not group and group.kind not in ("contraction", "loops"):
                 group = self._try(candidate, group, why)
 
     def _candidates(self, stage: Stage, group: Group) -> list[tuple[int, Group, str]]:
@@ -158,10 +158,20 @@ class Grouper:
         for group in (first, second):
             group.after.discard(group)
             group.before.discard(group)
-        first.after.discard(first)
-        first.before.discard(first)
         del self.groups[second]
         return first
+
+    def rebuild_edges(self) -> None:
+        """Find again which groups read which, after expressions have changed."""
+        for group in self.groups:
+            group.before, group.after = set(), set()
+        for group in self.groups:
+            for stage in group.stages:
+                for buffer in stage.read_buffers():
+                    producer = self.group_of.get(buffer)
+                    if producer is not None and producer is not group:
+                        group.before.add(producer)
+                        producer.after.add(group)
 
     def ordered(self) -> list[Group]:
         """The groups, those that are read first; otherwise in program order."""
@@ -232,8 +242,6 @@ def _match_shared(first: Group, second: Group, pairs: dict[Axis, Axis], dropped:
 
 def _objection(first: Group, second: Group, pairs: dict[Axis, Axis]) -> str:
     """Why two groups should not share a kernel, or ""."""
-    if second.kind == "contraction":
-        return "a contraction takes no other nests before it"
     shrinks = len(pairs) < len(first.outer)
     if first.kind == "contraction" and (shrinks or len(pairs) < len(second.outer) or not _is_epilogue(first, second)):
         return "not an elementwise epilogue of the contraction"

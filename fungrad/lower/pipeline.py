@@ -23,6 +23,7 @@ from ..ir.kernel import Fused, Kernel
 from ..ir.lowered import Lowered, MemoryPlan
 from ..ir.program import Program
 from ..ir.target import Target
+from .contraction import schedule_contraction
 from .fuse import fuse
 from .instructions import to_instructions
 from .schedule import schedule
@@ -38,6 +39,12 @@ try:
 except ImportError:
     def plan(fused: Fused, target: Target) -> MemoryPlan:
         raise CompilationError("no memory plan yet")
+
+
+def schedule_kernel(kernel: Kernel, target: Target) -> Kernel:
+    """The loop tree of a kernel, by the scheduler of its kind."""
+    return schedule_contraction(kernel, target) if kernel.kind == "contraction" else schedule(kernel, target)
+
 
 Record = Callable[[str, str, Any, float], None]
 Run = Callable[[Any, Target], Any]
@@ -65,7 +72,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("program", "simplify", simplify),
     Pass("fuse", "fuse", fuse),
     Pass("kernel", "decompose", decompose),
-    Pass("kernel", "schedule", schedule),
+    Pass("kernel", "schedule", schedule_kernel),
     Pass("instructions", "instructions", to_instructions),
     Pass("memory", "memory", plan),
 )
