@@ -1,0 +1,62 @@
+"""The public names: JAX's where JAX has the thing, listed in docs/FEATURES.md; and what importing them costs."""
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests import features
+
+# The least number of JAX's names in each module, so that a lost re-export does not pass as a smaller table.
+AT_LEAST = {"jax": 15, "jax.numpy": 200, "jax.lax": 80, "jax.nn": 30, "jax.nn.initializers": 15, "jax.random": 15,
+            "jax.tree": 8}
+# What a program imports by these names must be there as such.
+MODULES = ("numpy", "lax", "nn", "nn.initializers", "random", "tree")
+
+
+def test_features_page_is_current() -> None:
+    assert features.FILE.read_text(encoding="utf-8") == features.text(), "run `python -m tests.features`"
+
+
+@pytest.mark.parametrize("module", AT_LEAST)
+def test_number_of_names(module: str) -> None:
+    found = features.present(module, features.jax_names()[module])
+    assert len(found) >= AT_LEAST[module], f"{features.own_path(module)} has {len(found)}: {found}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_importable_by_name(module: str) -> None:
+    assert importlib.util.find_spec(f"fungrad.{module}") is not None
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def test_import_loads_no_compiler_and_no_driver() -> None:
+    loaded = set(run("import sys, fungrad; print(*sys.modules)").split())
+    heavy = {name for name in loaded if name.split(".")[0] in
+             ("llvmlite", "pyopencl", "cuda", "wgpu", "Metal", "scipy", "matplotlib", "sqlite3")}
+    assert not heavy
+    assert "fungrad.backends.cpu" not in loaded
+
+
+def import_seconds(module: str) -> float:
+    start = time.perf_counter()
+    run(f"import {module}")
+    return time.perf_counter() - start
+
+
+def test_import_time() -> None:
+    """`import fungrad` takes at most 1.5 times as long as `import numpy`, start of Python included in neither."""
+    empty, numpy, own = [], [], []
+    for _ in range(7):  # interleaved, so that a busy machine slows all three
+        empty.append(import_seconds("sys"))
+        numpy.append(import_seconds("numpy"))
+        own.append(import_seconds("fungrad"))
+    start = min(empty)
+    assert min(own) - start <= 1.5 * (min(numpy) - start) + 0.02, \
+        f"import fungrad takes {min(own) - start:.3f} s, import numpy {min(numpy) - start:.3f} s"
