@@ -1,8 +1,8 @@
 """Random numbers, with JAX's names, arguments and bits.
 
-A key is a uint32 array of shape (2,). Functions of a key are pure: equal keys give equal numbers, so split a key before each
-use. Bits, `split`, `fold_in`, `randint` and `uniform` in [0, 1) agree with JAX's default generator (threefry2x32,
-partitionable) bit by bit; the other distributions follow its formulas (`jax/_src/random`), so they agree up to rounding.
+A key is a uint32 array of shape (2,). Functions of a key are pure: equal keys give equal numbers, so split a key before
+each use. Bits, `split`, `fold_in`, `randint` and `uniform` in [0, 1) agree with JAX's default generator (threefry2x32,
+partitionable) bit by bit; the other distributions follow its formulas (`jax/_src/random`) and agree up to rounding.
 """
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def _checked_key(name: str, key: Any) -> Value:
     """`key` as a value, or an error that says what a key is."""
     key = as_value(name, key)
     if key.dtype != UINT32 or key.shape != (2,):
-        many = " For one result per key, use fungrad.vmap over the keys." if key.dtype == UINT32 and key.ndim > 1 else ""
+        several = key.dtype == UINT32 and key.ndim > 1
         raise TypeError(f"{name}: a random key is a uint32 array of shape (2,), made by fungrad.random.key(seed), "
-                        f"got {key.type}.{many}")
+                        f"got {key.type}.{' For a result per key, use fungrad.vmap over the keys.' if several else ''}")
     return key
 
 
@@ -61,8 +61,8 @@ def _result_shape(name: str, shape: Any, *parameters: Any) -> Shape:
         return broadcast_shape(name, *shapes)
     shape = static_shape(name, shape)
     if broadcast_shape(name, shape, *shapes) != shape:
-        raise ShapeError(f"{name}: parameters of shapes {', '.join(map(str, shapes))} do not broadcast to the requested "
-                         f"shape {shape}")
+        raise ShapeError(f"{name}: parameters of shapes {', '.join(map(str, shapes))} do not broadcast to the "
+                         f"requested shape {shape}")
     return shape
 
 
@@ -84,7 +84,7 @@ def _spread(x: Any, shape: Shape) -> Any:
 
 
 def key(seed: Any) -> Value:
-    """A random key from an integer seed: its high and low 32 bits (seeds of 32 bits, of either sign, have none high)."""
+    """A random key from an integer seed: its high and low 32 bits (a seed of 32 bits, of either sign, has no high)."""
     if isinstance(seed, Value) or isinstance(seed, (np.ndarray, np.generic)):
         value = as_value("key", seed)
         if not dtypes.is_integer(value.dtype) or value.ndim:
@@ -210,8 +210,8 @@ def _integer_bound(x: Any) -> Any:
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Value:
     """Uniform integers in [minval, maxval); minval where the range is empty.
 
-    Two words of random bits are reduced to the range, so that numbers differ in probability by range / 2**64 at most for
-    types of up to 32 bits.
+    Two words of random bits are reduced to the range, so that numbers differ in probability by range / 2**64 at most
+    for types of up to 32 bits.
     """
     key = _checked_key("randint", key)
     kind = dtypes.canonical(int if dtype is None else dtype)
@@ -425,7 +425,7 @@ def _shuffled(key: Any, x: Any, axis: int) -> Any:
 
 
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Value:
-    """`x` shuffled along `axis` (slices as a whole, or each line on its own if `independent`); for an integer, arange."""
+    """`x` (arange of an integer) shuffled along `axis`: slices as a whole, or each line by itself if `independent`."""
     key = _checked_key("permutation", key)
     if isinstance(x, (int, np.integer)):
         return _shuffled(key, iota((int(x),), 0, dtypes.default_int()), 0)

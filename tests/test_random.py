@@ -100,7 +100,8 @@ def test_randint(dtype, low, high, expected):
 
 
 def test_randint_of_a_whole_type():
-    same(draw("randint", shape=(3,), minval=0, maxval=2**32, dtype="uint32"), [3125294276, 3383865362, 780371127], np.uint32)
+    drawn = draw("randint", shape=(3,), minval=0, maxval=2**32, dtype="uint32")
+    same(drawn, [3125294276, 3383865362, 780371127], np.uint32)
 
 
 def test_randint_of_an_empty_range_is_its_lower_end():

@@ -1,7 +1,7 @@
 """threefry2x32: the counter-based random number generator behind `fungrad.random`.
 
-Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). Twenty rounds of additions, rotations and
-exclusive ors turn a key and a counter, two words each, into two random words; the same function as JAX's and TensorFlow's.
+Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). Twenty rounds of additions, rotations
+and exclusive ors turn a key and a counter, two words each, into two random words; the same function as JAX's.
 """
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def _rounds(keys: tuple[Any, Any, Any], x0: Any, x1: Any, add: Any, rotate_xor: 
     return x0, x1
 
 
-def _threefry_reference(k0: np.ndarray, k1: np.ndarray, x0: np.ndarray, x1: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _threefry_reference(k0: np.ndarray, k1: np.ndarray, x0: np.ndarray,
+                        x1: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(over="ignore"):
         keys = (k0, k1, k0 ^ k1 ^ np.uint32(PARITY))
         first, second = _rounds(keys, x0, x1, lambda a, b: a + b,

@@ -1,7 +1,7 @@
 """Contractions of two operands: dot_general, the bilinear sum of products behind matmul, einsum and dense layers.
 
-dimension_numbers = ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)), as in JAX: paired batch axes lead the result,
-then the free axes of the left operand, then those of the right one; contracted axes are summed.
+dimension_numbers = ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)), as in JAX: paired batch axes lead the
+result, then the free axes of the left operand, then those of the right one; contracted axes are summed.
 """
 from __future__ import annotations
 
@@ -166,8 +166,9 @@ def _dot_general_lower(readers: Sequence[Reader], index: tuple[Expr, ...], valid
     rhs_free = free_axes(len(rhs.shape), rhs_contract, rhs_batch)
     batch_index, rest = index[:len(lhs_batch)], index[len(lhs_batch):]
     sums = tuple(map(axis_expr, loops))
-    lhs_at = dict(zip((*lhs_batch, *lhs_free, *lhs_contract), (*batch_index, *rest[:len(lhs_free)], *sums), strict=True))
-    rhs_at = dict(zip((*rhs_batch, *rhs_free, *rhs_contract), (*batch_index, *rest[len(lhs_free):], *sums), strict=True))
+    lhs_index, rhs_index = rest[:len(lhs_free)], rest[len(lhs_free):]
+    lhs_at = dict(zip((*lhs_batch, *lhs_free, *lhs_contract), (*batch_index, *lhs_index, *sums), strict=True))
+    rhs_at = dict(zip((*rhs_batch, *rhs_free, *rhs_contract), (*batch_index, *rhs_index, *sums), strict=True))
     wide = product_accumulation(lhs.dtype, rhs.dtype, dtype)
     left = cast(lhs(tuple(lhs_at[a] for a in range(len(lhs.shape))), valid), wide)
     right = cast(rhs(tuple(rhs_at[a] for a in range(len(rhs.shape))), valid), wide)

@@ -46,7 +46,8 @@ def convolved_extents(operand: Extents, kernel: Extents, strides: Extents, paddi
     return tuple(result)
 
 
-def _check_parameters(rank: int, strides: Extents, padding: Padding, lhs_dilation: Extents, rhs_dilation: Extents) -> None:
+def _check_parameters(rank: int, strides: Extents, padding: Padding, lhs_dilation: Extents,
+                      rhs_dilation: Extents) -> None:
     for name, value in (("strides", strides), ("padding", padding), ("lhs_dilation", lhs_dilation),
                         ("rhs_dilation", rhs_dilation)):
         if len(value) != rank:
@@ -55,8 +56,8 @@ def _check_parameters(rank: int, strides: Extents, padding: Padding, lhs_dilatio
             raise ShapeError(f"conv: {name}={value} must be positive")
 
 
-def _conv_type(lhs: Type, rhs: Type, *, strides: Extents, padding: Padding, lhs_dilation: Extents, rhs_dilation: Extents,
-               feature_group_count: int, batch_group_count: int, dtype: np.dtype) -> Type:
+def _conv_type(lhs: Type, rhs: Type, *, strides: Extents, padding: Padding, lhs_dilation: Extents,
+               rhs_dilation: Extents, feature_group_count: int, batch_group_count: int, dtype: np.dtype) -> Type:
     check_product_types("conv", lhs.dtype, rhs.dtype, dtype)
     if lhs.rank < 2 or lhs.rank != rhs.rank:
         raise ShapeError(f"conv: the operand (N, C, spatial...) and the kernel (O, I, spatial...) need the same number "
@@ -149,7 +150,7 @@ def _conv_transpose_lhs(cotangent: Any, lhs: Type, rhs: Any, *, strides: Extents
 def _conv_transpose_rhs(cotangent: Any, lhs: Any, rhs: Type, *, strides: Extents, padding: Padding,
                         lhs_dilation: Extents, rhs_dilation: Extents, feature_group_count: int, batch_group_count: int,
                         dtype: np.dtype) -> Any:
-    """Convolve the operand with the cotangent, summing over the batch; feature groups and batch groups change places."""
+    """Convolve the operand with the cotangent, summing over the batch; the two kinds of groups change places."""
     new_padding = []
     for a in range(2, rhs.rank):
         low = padding[a - 2][0]
@@ -163,13 +164,13 @@ def _conv_transpose_rhs(cotangent: Any, lhs: Any, rhs: Type, *, strides: Extents
 
 def _conv_transpose(cotangent: Any, operands: Sequence[Any], **params: Any) -> tuple[Any, Any]:
     lhs, rhs = operands
-    linear, other, rule = (lhs, rhs, _conv_transpose_lhs) if isinstance(lhs, Linear) else (rhs, lhs, _conv_transpose_rhs)
-    if cotangent.size == 0 or linear.type.size == 0:
-        answer = full(linear.type.shape, 0, linear.type.dtype)
+    linear = lhs.type if isinstance(lhs, Linear) else rhs.type
+    if cotangent.size == 0 or linear.size == 0:
+        answer = full(linear.shape, 0, linear.dtype)
     elif isinstance(lhs, Linear):
-        answer = rule(cotangent, linear.type, other, **params)
+        answer = _conv_transpose_lhs(cotangent, linear, rhs, **params)
     else:
-        answer = rule(cotangent, other, linear.type, **params)
+        answer = _conv_transpose_rhs(cotangent, lhs, linear, **params)
     return (answer, None) if isinstance(lhs, Linear) else (None, answer)
 
 
@@ -203,14 +204,15 @@ def _conv_batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], 
     if lhs_axis is not None and rhs_axis is not None:
         kernel = _fold(rhs, rhs_axis, 0, 1)
         if batches > 1:
-            result = bind(conv_p, _fold(lhs, lhs_axis, 0, 1), kernel, **params | {"batch_group_count": batches * size})
+            operand, groups = _fold(lhs, lhs_axis, 0, 1), {"batch_group_count": batches * size}
         else:
-            result = bind(conv_p, _fold(lhs, lhs_axis, 1, 1), kernel, **params | {"feature_group_count": features * size})
+            operand, groups = _fold(lhs, lhs_axis, 1, 1), {"feature_group_count": features * size}
+        result = bind(conv_p, operand, kernel, **params | groups)
         return _unfold(result, size, 1, 1)
     if lhs_axis is not None:
         return _unfold(bind(conv_p, _fold(lhs, lhs_axis, 0, batches), rhs, **params), size, 0, 1)
-    groups = features * batches
-    return _unfold(bind(conv_p, lhs, _fold(rhs, rhs_axis, 0, groups), **params), size, 1, groups)
+    every = features * batches
+    return _unfold(bind(conv_p, lhs, _fold(rhs, rhs_axis, 0, every), **params), size, 1, every)
 
 
 # ---- lower ----------------------------------------------------------------------------------------------------------
@@ -266,10 +268,9 @@ def _conv_lower(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Expr,
     groups = feature_group_count * batch_group_count
     group = _group(feature, type.shape[1] // groups, groups)
     positions, inside = [], TRUE
-    for place, loop, extent, count, stride, (low, _), spread, kernel_spread in zip(
-            places, tap_loops, lhs.shape[2:], type.shape[2:], strides, padding, lhs_dilation, rhs_dilation, strict=True):
-        position, within = _position(place, axis_expr(loop), extent, count, loop.extent, stride, low, spread,
-                                     kernel_spread)
+    for a, (place, loop) in enumerate(zip(places, tap_loops, strict=True)):
+        position, within = _position(place, axis_expr(loop), lhs.shape[2 + a], type.shape[2 + a], loop.extent,
+                                     strides[a], padding[a][0], lhs_dilation[a], rhs_dilation[a])
         positions.append(position)
         inside = conjunction(inside, within)
     row = _in_group(batch, group, type.shape[0]) if batch_group_count > 1 else batch
@@ -295,8 +296,8 @@ def conv(lhs: Any, rhs: Any, *, strides: Extents | None = None, padding: Padding
          batch_group_count: int = 1, dtype: np.dtype | None = None) -> Any:
     """Convolve `lhs` (N, C, spatial...) with the kernel `rhs` (O, I, spatial...), without flipping the kernel.
 
-    Result position p sees the operand, with lhs_dilation - 1 zeros between its elements and `padding` (low, high; may be
-    negative) zeros around, at p * stride + k * rhs_dilation. feature_group_count G: C = G * I, and features o and
+    Result position p sees the operand, with lhs_dilation - 1 zeros between its elements and `padding` (low, high; may
+    be negative) zeros around, at p * stride + k * rhs_dilation. feature_group_count G: C = G * I, and features o and
     channels are split into G groups that do not see one another. batch_group_count: the same over the batch, N.
     """
     ones = (1,) * (lhs.ndim - 2)

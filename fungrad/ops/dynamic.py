@@ -1,7 +1,7 @@
 """dynamic_slice and its transpose, dynamic_update_slice: one window of an array at a computed position.
 
 Starts are moved so that the window lies within the array, as in JAX. The leading `batch_dims` axes of the array, of the
-window and of every start correspond: each of their points has a window of its own (this is what vmap over starts gives).
+window and of every start correspond: each of their points has a window of its own (what vmap over starts gives).
 """
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .rules import batch_to_front, is_zero
 
 def _check(name: str, x: Type, window: Shape, starts: Sequence[Type], batch_dims: int) -> None:
     if len(window) != x.rank or len(starts) != x.rank - batch_dims or not 0 <= batch_dims <= x.rank:
-        raise ShapeError(f"{name}: an array of shape {x.shape} needs a window with as many axes, and one start for each "
-                         f"of the {x.rank - batch_dims}; got a window of shape {window} and {len(starts)} starts")
+        raise ShapeError(f"{name}: an array of shape {x.shape} needs a window with as many axes, and one start for "
+                         f"each of {x.rank - batch_dims}; got a window of shape {window} and {len(starts)} starts")
     if any(not 0 <= size <= extent for size, extent in zip(window, x.shape, strict=True)) or \
             window[:batch_dims] != x.shape[:batch_dims]:
         raise ShapeError(f"{name}: a window of shape {window} does not fit an array of shape {x.shape}")
@@ -170,7 +170,8 @@ def _update_transpose(cotangent: Any, operands: Sequence[Any], *, batch_dims: in
     return to_x, to_update, *[None for _ in starts]
 
 
-def _update_batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *, batch_dims: int) -> tuple[Any, int]:
+def _update_batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *,
+                  batch_dims: int) -> tuple[Any, int]:
     x, update, *starts = operands
     mapped = _batched_starts(size, starts, axes[2:], batch_dims)
     x, update = batch_to_front(size, x, axes[0]), batch_to_front(size, update, axes[1])
@@ -198,8 +199,8 @@ def _update_lower(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Exp
 
 
 dynamic_update_slice_p = declare(Primitive(
-    "dynamic_update_slice", _update_type, _update_reference, _update_jvp, _update_transpose, _update_batch, _update_lower,
-    frozenset({"movement"}), "The array with the window at computed starts replaced."))
+    "dynamic_update_slice", _update_type, _update_reference, _update_jvp, _update_transpose, _update_batch,
+    _update_lower, frozenset({"movement"}), "The array with the window at computed starts replaced."))
 
 
 def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:

@@ -43,7 +43,7 @@ def vector_loop(name: str, extent: int, itemsize: int, body: Callable[[Expr], Bo
 
 def nested(names: Sequence[str], extents: Sequence[int], body: Callable[[tuple[Expr, ...]], Body],
            vector_itemsize: int | None = None) -> Body:
-    """`body(index)` for every index of an array of shape `extents`, the last axis in vectors if an item size is given."""
+    """`body(index)` for every index of an array of shape `extents`; the last axis in vectors, given an item size."""
     def level(number: int, index: tuple[Expr, ...]) -> Body:
         if number == len(extents):
             return body(index)

@@ -34,12 +34,12 @@ Axes = tuple[int, ...]
 class IndexNumbers(NamedTuple):
     """How windows, index rows and operand axes correspond; in brackets the names in JAX's gather / scatter.
 
-    "Rows" are the vectors along the last axis of the indices; the result of a gather and the updates of a scatter have the
-    axes of the rows and those of the windows.
+    "Rows" are the vectors along the last axis of the indices; the result of a gather and the updates of a scatter have
+    the axes of the rows and those of the windows.
     """
     window_dims: Axes                 # axes of the result that are window axes (offset_dims / update_window_dims)
     dropped_dims: Axes                # operand axes without a window axis (collapsed_slice_dims / inserted_window_dims)
-    index_map: Axes                   # operand axis of each index entry (start_index_map / scatter_dims_to_operand_dims)
+    index_map: Axes                   # operand axis of an index entry (start_index_map / scatter_dims_to_operand_dims)
     operand_batch_dims: Axes = ()     # operand axes walked along with ... (operand_batching_dims)
     index_batch_dims: Axes = ()       # ... these axes of the indices (start_indices_ / scatter_indices_batching_dims)
 
@@ -59,8 +59,9 @@ class IndexNumbers(NamedTuple):
         up = lambda axes, by=1: tuple(a + by for a in axes)   # noqa: E731
         pair = (0,) if operand and indices else ()
         whole = (0,) if operand and not indices else ()
-        return IndexNumbers((*whole, *up(self.window_dims)), up(self.dropped_dims, operand), up(self.index_map, operand),
-                            (*pair, *up(self.operand_batch_dims, operand)), (*pair, *up(self.index_batch_dims, indices)))
+        return IndexNumbers(
+            (*whole, *up(self.window_dims)), up(self.dropped_dims, operand), up(self.index_map, operand),
+            (*pair, *up(self.operand_batch_dims, operand)), (*pair, *up(self.index_batch_dims, indices)))
 
 
 def _check_numbers(name: str, operand: Type, indices: Type, numbers: IndexNumbers, sizes: Shape, rank: int) -> None:
@@ -96,7 +97,7 @@ def _check_numbers(name: str, operand: Type, indices: Type, numbers: IndexNumber
 
 def _coordinates(shape: Shape, indices: np.ndarray, numbers: IndexNumbers,
                  sizes: Shape) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """The operand's coordinate of every (row..., window...) element, moved inside, and which rows lie within as they are."""
+    """The operand's coordinate of every (row..., window...) element, moved inside, and which rows need not be moved."""
     rows = indices.shape[:-1]
     wide = np.minimum(indices, np.uint64(2**63 - 1)).astype(np.int64) if indices.dtype == np.uint64 else \
         indices.astype(np.int64)
@@ -147,7 +148,7 @@ def _gather_type(operand: Type, indices: Type, *, dimension_numbers: tuple, slic
         raise ValueError(f"gather: mode must be one of {GATHER_MODES}, and 'fill' have a fill value; got {mode!r}")
     rows = iter(indices.shape[:-1])
     windows = iter(slice_sizes[a] for a in numbers.window_axes(operand.rank))
-    return array_type(tuple(next(windows) if a in numbers.window_dims else next(rows) for a in range(rank)), operand.dtype)
+    return operand.with_shape(tuple(next(windows) if a in numbers.window_dims else next(rows) for a in range(rank)))
 
 
 def _gather_reference(operand: np.ndarray, indices: np.ndarray, *, dimension_numbers: tuple, slice_sizes: Shape,
@@ -220,7 +221,7 @@ gather_p = declare(Primitive(
 
 
 def default_fill(dtype: np.dtype) -> bool | int | float:
-    """What a gather reads outside its operand unless told: NaN, the least signed, the greatest unsigned integer, True."""
+    """What a gather reads outside its operand: NaN, the least signed integer, the greatest unsigned one, or True."""
     if is_float(dtype):
         return float("nan")
     if dtype == BOOL:
@@ -284,8 +285,8 @@ def _scatter_type(operand: Type, indices: Type, updates: Type, *, dimension_numb
     _check_numbers("scatter", operand, indices, numbers, window_sizes(operand, updates, numbers), updates.rank)
     rows = tuple(updates.shape[a] for a in numbers.row_places(updates.rank))
     if rows != indices.shape[:-1]:
-        raise ShapeError(f"scatter: updates of shape {updates.shape} with window axes {numbers.window_dims} do not have "
-                         f"one window for each row of indices of shape {indices.shape}")
+        raise ShapeError(f"scatter: updates of shape {updates.shape} with window axes {numbers.window_dims} do not "
+                         f"have one window for each row of indices of shape {indices.shape}")
     return operand
 
 
@@ -319,7 +320,8 @@ def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, combine: st
         return result, Zero(result.type)
     operand_tangent, updates_tangent = instantiate(tangents[0]), instantiate(tangents[2])
     if combine in ("add", "set"):      # linear: the same update wins for the tangents
-        return result, bind(scatter_p, operand_tangent, indices, updates_tangent, combine=combine, unique=unique, **params)
+        return result, bind(scatter_p, operand_tangent, indices, updates_tangent, combine=combine, unique=unique,
+                            **params)
     if combine == "mul":
         return result, _product_tangent(primals, tangents, unique=unique, **params)
     return result, _extremum_tangent(result, primals, operand_tangent, updates_tangent, **params)
@@ -334,8 +336,8 @@ def _product_tangent(primals: Sequence[Any], tangents: Sequence[Any], *, unique:
     if is_zero(tangents[2]):
         return by_operand
     if not unique:
-        Refused("scatter with combine='mul' is differentiable in the updates only where no element is multiplied twice: "
-                "say so with unique_indices=True")()
+        Refused("scatter with combine='mul' is differentiable in the updates only where no element is multiplied "
+                "twice: say so with unique_indices=True")()
     by_updates = bind(scatter_p, zeros, indices, tangents[2], combine="add", unique=True, **params)
     return elementwise.add(by_operand, elementwise.mul(operand, by_updates))
 
@@ -378,9 +380,9 @@ def _scatter_transpose(cotangent: Any, operands: Sequence[Any], *, dimension_num
         return bind(scatter_p, cotangent, indices, updates, combine="mul", unique=unique, **params), None, None
     updates_type = updates.type
     if isinstance(operand, Linear):
+        nothing = full(updates_type.shape, 0, updates_type.dtype)
         to_operand = cotangent if combine == "add" else bind(
-            scatter_p, cotangent, indices, full(updates_type.shape, 0, updates_type.dtype), combine="set", unique=unique,
-            **params)
+            scatter_p, cotangent, indices, nothing, combine="set", unique=unique, **params)
     if isinstance(updates, Linear):
         to_updates = window_of(cotangent, indices, updates_type, **params)
         if combine == "set" and not unique:
@@ -415,8 +417,8 @@ _BLOCK_WINDOW = 16        # ... and, since every block looks at every index, as 
 class _ScatterLoops:
     """Copies the operand, then goes through the index rows in order.
 
-    Parallel over batch axes, and over blocks of the first indexed operand axis where windows are a single element of it and
-    large besides (embedding gradients): every block goes through all rows and takes those that fall into it. So the
+    Parallel over batch axes, and over blocks of the first indexed operand axis where windows are a single element of it
+    and large besides (embedding gradients): every block goes through all rows and takes those that fall into it. So the
     result does not depend on the number of threads.
     """
 
@@ -536,4 +538,5 @@ def scatter(operand: Any, indices: Any, updates: Any, numbers: IndexNumbers, com
     combine: "set", "add", "mul", "min" or "max". unique: a promise that no element is written twice, which makes some
     derivatives cheaper or possible. See `IndexNumbers`.
     """
-    return bind(scatter_p, operand, indices, updates, dimension_numbers=numbers, combine=combine, mode=mode, unique=unique)
+    return bind(scatter_p, operand, indices, updates, dimension_numbers=numbers, combine=combine, mode=mode,
+                unique=unique)

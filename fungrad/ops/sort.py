@@ -1,9 +1,9 @@
 """sort along an axis by one or several keys, and its compositions: argsort, top_k, searchsorted.
 
-NaN comes last, -0.0 equals 0.0. A row is sorted in linear time by a stable radix sort, eight bits a pass from the lowest
-(Knuth, TAOCP 3, 5.2.5): keys are mapped to unsigned integers of the same order and carried with their positions; several
-keys are sorted from the last to the first. Passes whose digit is the same for all keys copy. Short rows are sorted by
-insertion. Rows run in parallel.
+NaN comes last, -0.0 equals 0.0. A row is sorted in linear time by a stable radix sort, eight bits a pass from the
+lowest (Knuth, TAOCP 3, 5.2.5): keys are mapped to unsigned integers of the same order and carried with their positions;
+several keys are sorted from the last to the first. Passes whose digit is the same for all keys copy. Short rows are
+sorted by insertion. Rows run in parallel.
 """
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def _sort_type(*types: Type, axis: int, num_keys: int, stable: bool) -> tuple[Ty
         if type.shape != first.shape:
             raise ShapeError(f"sort: operands of shapes {first.shape} and {type.shape} differ")
     if not 0 <= axis < first.rank or not 1 <= num_keys <= len(types):
-        raise ShapeError(f"sort: axis {axis} of operands of shape {first.shape}, by the first {num_keys} of {len(types)}")
+        raise ShapeError(f"sort: axis {axis} of operands of shape {first.shape}, by the first {num_keys} of "
+                         f"{len(types)}")
     return types
 
 
@@ -250,8 +251,9 @@ class _RowSort:
             return tuple(Store(counts, (index_constant(d), i), zero) for d in range(digits))
 
         def count(i: Expr) -> tuple[Statement, ...]:
+            tally = [Store(counts, (index_constant(d), self.layout.digit(word, d)), one, "add") for d in range(digits)]
             return (*self._keep(self.word, (), self._next_words(number, first, i)), *self._keep(self.here, (i,), word),
-                    *(Store(counts, (index_constant(d), self.layout.digit(word, d)), one, "add") for d in range(digits)))
+                    *tally)
 
         def accumulate(i: Expr) -> tuple[Statement, ...]:
             steps: list[Statement] = []
@@ -264,7 +266,8 @@ class _RowSort:
         uniform = tuple(self._state(f"uniform{number}_{d}", BOOL) for d in range(digits))
         for d in range(digits):
             same = load(counts, (index_constant(d), self.layout.digit(self._words(self.here, (zero,)), d)))
-            body += [Store(uniform[d], (), operation("eq", same, index_constant(self.length))), Store(total[d], (), zero)]
+            body += [Store(uniform[d], (), operation("eq", same, index_constant(self.length))),
+                     Store(total[d], (), zero)]
         body.append(loop("digit", _RADIX, accumulate))
         for d in range(digits):
             body += self._pass(counts, d, load(uniform[d], ()))

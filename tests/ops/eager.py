@@ -1,4 +1,4 @@
-"""A trace that runs every primitive's NumPy reference at once: rules can be tested without any transform or compiler."""
+"""A trace that runs every primitive's NumPy reference at once: rules are tested without any transform or compiler."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -49,7 +49,8 @@ def _integer(op: str, a: Any, b: Any) -> Any:
     return remainder if op == "rem" else (a - remainder) // b
 
 
-def evaluate(e: Expr, axes: dict[Axis, Any], memory: dict[Buffer, np.ndarray], done: dict[Expr, Any] | None = None) -> Any:
+def evaluate(e: Expr, axes: dict[Axis, Any], memory: dict[Buffer, np.ndarray],
+             done: dict[Expr, Any] | None = None) -> Any:
     """The value of `e` for the given loop indices (arrays that broadcast against one another)."""
     done = {} if done is None else done
     if e in done:
@@ -156,7 +157,8 @@ def _execute(body: tuple[Statement, ...], axes: dict[Axis, Any], memory: dict[Bu
 def _store(s: Store, axes: dict[Axis, Any], memory: dict[Buffer, np.ndarray]) -> None:
     target = memory[s.target]
     at = tuple(int(evaluate(i, axes, memory)) for i in s.index)
-    assert all(0 <= i < extent for i, extent in zip(at, target.shape, strict=True)), f"out of bounds store to {s.target}"
+    inside = all(0 <= i < extent for i, extent in zip(at, target.shape, strict=True))
+    assert inside, f"out of bounds store to {s.target}"
     value = evaluate(s.value, axes, memory)
     assert value.dtype == target.dtype, f"a {value.dtype} stored into {s.target}"
     with np.errstate(all="ignore"):

@@ -69,7 +69,8 @@ def check_jvp(primitive: Primitive, *arrays: np.ndarray, wrt: Sequence[int], ste
                                            err_msg=f"jvp {primitive} wrt {chosen}")
 
 
-def check_transpose(primitive: Primitive, *arrays: np.ndarray, wrt: Sequence[int], seed: int = 0, **params: Any) -> None:
+def check_transpose(primitive: Primitive, *arrays: np.ndarray, wrt: Sequence[int], seed: int = 0,
+                    **params: Any) -> None:
     """<f(x), w> = <x, f^T(w)>, where f is linear in the operands `wrt` together (float64)."""
     noise = np.random.default_rng(seed)
     result = reference(primitive, *arrays, **params)
@@ -88,7 +89,7 @@ def check_transpose(primitive: Primitive, *arrays: np.ndarray, wrt: Sequence[int
 
 def check_batch(primitive: Primitive, *arrays: np.ndarray, axes: Sequence[int | None],
                 parameters: dict[str, Any] | None = None, **params: Any) -> None:
-    """The batch rule against a loop over the mapped axes; `arrays` have them. `parameters`: params, `axes` among them."""
+    """The batch rule against a loop over the mapped axes; `arrays` have them. `parameters`: params, or `axes`."""
     params |= parameters or {}
     size = next(array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None)
     with active(EagerTrace()):

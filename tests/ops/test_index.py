@@ -89,7 +89,8 @@ def test_every_rule_of_scatter(case, mode, combine):
     two = np.stack([updates, updates + 1], 1)
     check_batch(scatter_p, np.stack([x, x + 1]), indices, two, axes=(0, None, 1), **params)
     check_batch(scatter_p, x, np.stack([indices, indices + 1]), updates, axes=(None, 0, None), **params)
-    check_batch(scatter_p, np.stack([x, x + 1], -1), np.stack([indices, indices + 1]), two, axes=(x.ndim, 0, 1), **params)
+    indices = np.stack([indices, indices + 1])
+    check_batch(scatter_p, np.stack([x, x + 1], -1), indices, two, axes=(x.ndim, 0, 1), **params)
 
 
 def test_gather_modes_outside_the_operand():

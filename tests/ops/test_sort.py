@@ -13,6 +13,7 @@ from tests.ops.eager import run
 from tests.ops.evaluate import lowered
 from tests.ops.helpers import assert_same, check_batch, check_jvp, check_lower, reference
 
+INT8 = np.dtype("int8")
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, -np.nan, 1e-40, -1e-40, 3.0]
 
 
@@ -24,8 +25,9 @@ def _values(dtype: np.dtype, length: int, seed: int = 0) -> np.ndarray:
         info = np.iinfo(dtype)
         wide = noise.integers(info.min, info.max, length, dtype, endpoint=True)
         return np.where(noise.random(length) < 0.5, wide, noise.integers(0, 3, length).astype(dtype)).astype(dtype)
+    special, normal = noise.choice(SPECIAL, length), noise.standard_normal(length)
     with np.errstate(all="ignore"):
-        return np.where(noise.random(length) < 0.5, noise.choice(SPECIAL, length), noise.standard_normal(length)).astype(dtype)
+        return np.where(noise.random(length) < 0.5, special, normal).astype(dtype)
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
@@ -103,6 +105,6 @@ def test_searchsorted(values, side):
 
 def test_errors():
     with pytest.raises(ShapeError, match="differ"):
-        sort_p.type(array_type((3,), np.dtype("int8")), array_type((4,), np.dtype("int8")), axis=0, num_keys=1, stable=True)
+        sort_p.type(array_type((3,), INT8), array_type((4,), INT8), axis=0, num_keys=1, stable=True)
     with pytest.raises(ShapeError, match="by the first 2 of 1"):
-        sort_p.type(array_type((3,), np.dtype("int8")), axis=0, num_keys=2, stable=True)
+        sort_p.type(array_type((3,), INT8), axis=0, num_keys=2, stable=True)
