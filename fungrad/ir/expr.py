@@ -147,6 +147,11 @@ def select(condition: Expr, if_true: Expr, if_false: Expr) -> Expr:
     return operation("select", condition, if_true, if_false)
 
 
+def rare(condition: Expr, if_true: Expr, if_false: Expr) -> Expr:
+    """A `select` whose first value is costly and seldom needed: a backend may compute it only where it is."""
+    return _expr("select", (condition, if_true, if_false), "rare", if_true.dtype)
+
+
 def conjunction(a: Expr, b: Expr) -> Expr:
     """Logical and of two truth values."""
     if a is TRUE or a is b:
