@@ -11,12 +11,13 @@ import numpy as np
 
 from ..dtypes import accumulation, highest, is_float, lowest
 from ..errors import RefusedError, ShapeError
-from ..ir.expr import Axis, Buffer, Expr, axis as axis_expr, cast, constant, index_constant, load, operation
-from ..ir.kernel import Fragment, Loop, Store
+from ..ir.expr import operation
+from ..ir.kernel import Fragment
 from ..ir.primitive import Linear, Primitive, Rule, Zero, declare
-from ..ir.types import Type, array_type
+from ..ir.types import Type
 from ..trace import bind
 from .create import full, full_like
+from .cumulative_loops import Step, run_fragment
 from .elementwise import add, eq, gt, lt, mul, ne, select, sub
 from .elementwise_rows import NUMBER, check
 from .rules import NOT_LINEAR, batch_to_front, is_zero, linear_jvp, same_type
@@ -52,24 +53,6 @@ def _run(first: Callable[[tuple[int, ...], np.dtype], np.ndarray], step: Callabl
     return reference
 
 
-def _serial(first: Callable[[np.dtype], Any], step: Callable[..., Expr]) -> Rule:
-    """A lowering with one serial loop along the axis, for each point of the other axes."""
-    def lower(types: Sequence[Type], type: Type, *, axis: int, reverse: bool) -> Fragment:
-        inputs = tuple(Buffer(f"x{i}", t) for i, t in enumerate(types))
-        output = Buffer("y", type)
-        carry = Buffer("carry", array_type((), accumulation(type.dtype)), "register")
-        loops = [Axis("k" if a == axis else f"i{a}", extent) for a, extent in enumerate(type.shape)]
-        index = [axis_expr(a) for a in loops]
-        if reverse:
-            index[axis] = operation("sub", index_constant(type.shape[axis] - 1), index[axis])
-        elements = [cast(load(x, tuple(index)), carry.type.dtype) for x in inputs]
-        body = (Store(carry, (), constant(first(carry.type.dtype), carry.type.dtype)),
-                Loop(loops[axis], (Store(carry, (), step(load(carry, ()), *elements)),
-                                   Store(output, tuple(index), cast(load(carry, ()), type.dtype)))))
-        return Fragment((output,), inputs, (carry,), tuple(a for i, a in enumerate(loops) if i != axis), body)
-    return lower
-
-
 def _batch(name: str) -> Rule:
     def batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *, axis: int, reverse: bool) -> Any:
         moved = [batch_to_front(size, x, a) for x, a in zip(operands, axes, strict=True)]
@@ -80,15 +63,19 @@ def _batch(name: str) -> Rule:
 _NAMED: dict[str, Primitive] = {}
 
 
-def _declare(name: str, first: Callable[[np.dtype], Any], numpy_step: Callable[..., Any], step: Callable[..., Expr],
-             jvp: Rule, transpose: Any, doc: str, traits: tuple[str, ...] = ()) -> Primitive:
+def _declare(name: str, first: Callable[[np.dtype], Any], numpy_step: Callable[..., Any], step: Step, jvp: Rule,
+             transpose: Any, doc: str, traits: tuple[str, ...] = (), regroup: bool = True) -> Primitive:
+    """regroup: the operation is associative, and regrouping it neither overflows nor rounds much differently."""
     def type_rule(*types: Type, axis: int, reverse: bool) -> Type:
         return _checked(name, same_type(name, *types), axis)
 
     def reference_first(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         return np.full(shape, first(dtype), dtype)
+
+    def lower(types: Sequence[Type], type: Type, *, axis: int, reverse: bool) -> Fragment:
+        return run_fragment(types, type, axis, reverse, first(type.dtype), step, regroup)
     _NAMED[name] = declare(Primitive(
-        name, type_rule, _run(reference_first, numpy_step), jvp, transpose, _batch(name), _serial(first, step),
+        name, type_rule, _run(reference_first, numpy_step), jvp, transpose, _batch(name), lower,
         frozenset({"loops", *traits}), doc))
     return _NAMED[name]
 
@@ -118,7 +105,8 @@ def _recurrence_transpose(cotangent: Any, operands: Sequence[Any], *, axis: int,
 
 _declare("linear_recurrence", lambda dtype: 0, lambda h, a, b: a * h + b,
          lambda h, a, b: operation("add", operation("mul", a, h), b), _recurrence_jvp, _recurrence_transpose,
-         "h_k = a_k h_{k-1} + b_k along `axis`, from 0.")
+         "h_k = a_k h_{k-1} + b_k along `axis`, from 0.",
+         regroup=False)
 
 
 def linear_recurrence(factor: Any, term: Any, axis: int, reverse: bool = False) -> Any:
@@ -161,7 +149,7 @@ def _extremum_jvp(function: Callable[..., Any], beyond: Callable[..., Any], star
 _declare("cumsum", lambda dtype: 0, np.add, lambda c, x: operation("add", c, x), linear_jvp("cumsum"),
          _cumsum_transpose, "The sums of the elements up to each one.", ("linear",))
 _declare("cumprod", lambda dtype: 1, np.multiply, lambda c, x: operation("mul", c, x), _cumprod_jvp, NOT_LINEAR,
-         "The products of the elements up to each one.")
+         "The products of the elements up to each one.", regroup=False)
 _declare("cummax", lowest, np.maximum, lambda c, x: operation("max", c, x),
          _extremum_jvp(lambda *args: cummax(*args), gt, lowest), NOT_LINEAR,
          "The largest of the elements up to each one; NaN from the first NaN on.")
