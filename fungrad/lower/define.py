@@ -44,6 +44,10 @@ class Definer:
         """The element of `node` over `axes`, by its primitive even if the node is materialised; simplified."""
         return self.simplify(self._inline(node, tuple([axis_expr(a) for a in axes]), TRUE))
 
+    def forget(self) -> None:
+        """Drop what was found so far, because another value is materialised now."""
+        self._elements.clear()
+
     def _inline(self, node: Node, index: tuple[Expr, ...], valid: Expr) -> Expr:
         if node.primitive is RESULT:
             return self._results(node.operands[0], index, valid)[node.param("number")]

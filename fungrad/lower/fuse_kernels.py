@@ -56,7 +56,7 @@ class KernelBuilder:
         self.exported = exported
         self.target = target
         self.simplify = simplify
-        self.outer = {a: canonical_axis(f"o{number}", a.extent) for number, a in enumerate(group.outer)}
+        self.outer = {a: canonical_axis(f"o{number}", a.extent) for number, a in enumerate(self._outer_order())}
         self.own = {stage.buffer: stage for stage in group.stages}
         self.global_of: dict[Buffer, Buffer] = {}      # program buffer -> the kernel's argument
         self.outputs: list[Buffer] = []                # program buffers
@@ -66,6 +66,13 @@ class KernelBuilder:
         self.values: dict[Buffer, tuple[Expr, tuple[Axis, ...]]] = {}   # stages whose expression stands in their readers
         self.nests: list[Nest] = []
         self.reads = self._count_reads()
+
+    def _outer_order(self) -> list[Axis]:
+        """The outer axes in the order of the largest output's dimensions, so that it is written row by row."""
+        outputs = [stage for stage in self.group.stages if stage.buffer in self.exported]
+        largest = max(outputs, key=lambda stage: stage.buffer.type.size, default=self.group.stages[-1])
+        bound = [a for a in self.group.bind[largest] if a is not None]
+        return bound if len(bound) == len(self.group.outer) else list(self.group.outer)
 
     def _count_reads(self) -> dict[Buffer, int]:
         counts: dict[Buffer, int] = {}
@@ -193,7 +200,7 @@ class KernelBuilder:
 
     def _name(self) -> str:
         """A name that says the kind and the extents: rows_4096_1024, contraction_512x512_784."""
-        outer = "x".join(str(a.extent) for a in self.group.outer)
+        outer = "x".join(str(a.extent) for a in self.outer.values())
         inner: dict[str, None] = {}
         for nest in self.nests:
             if nest.axes or nest.reduce_axes:

@@ -64,10 +64,14 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a node does to one element. reduces: its expression holds reductions, over `reduced` points."""
+    """What a node does to one element. reduces: its expression holds reductions, over `reduced` points.
+
+    combine: of the reduction that is all of the expression (but for casts), if it is one.
+    """
     cost: int
     reduces: bool
     reduced: int = 1
+    combine: str | None = None
 
 
 _profiles: dict[tuple[Primitive, Params, tuple[Any, ...], Any], Profile] = {}
@@ -106,7 +110,9 @@ def _measure(node: Node, types: tuple[Any, ...], result: Any) -> Profile:
     from_rule = node.primitive.lower([reader(type) for type in types], index, TRUE, result, **dict(node.params))
     expressions = from_rule if isinstance(from_rule, tuple) else (from_rule,)
     reduced = [math.prod(a.extent for a in e.attribute[1]) for e in subexpressions(*expressions) if e.op == "reduce"]
-    return Profile(expression_cost(*expressions), bool(reduced), max(reduced, default=1))
+    top = expressions[0]
+    combine = top.attribute[0] if top.op == "reduce" and len(expressions) == len(reduced) == 1 else None
+    return Profile(expression_cost(*expressions), bool(reduced), max(reduced, default=1), combine)
 
 
 
@@ -170,6 +176,8 @@ def choose_stages(program: Program) -> dict[Node, str]:
             cost[node], depth[node] = total, deepest     # its results are the values
             continue
         factor = uses[node] / max(node.type.size, 1) if isinstance(node.type, Type) else 1.0
+        if own.combine and _merges(node, own.combine, consumers):
+            own = Profile(0, False)           # inlined into the one reduction that reads it
         reason = _reason(node, own, total, deepest, holds, len(consumers[node]), factor)
         if node in outputs:
             reason = "an output of the program"
@@ -185,6 +193,20 @@ def choose_stages(program: Program) -> dict[Node, str]:
         else:
             cost[node], depth[node], pending[node] = total, deepest, holds
     return chosen
+
+
+def _merges(node: Node, combine: str, consumers: dict[Node, list[Node | None]]) -> bool:
+    """Whether a reduction is read by one reduction of the same kind only (through movement), so that they are one."""
+    while len(consumers[node]) == 1:
+        (reader,) = consumers[node]
+        if reader is None:
+            return False
+        if "movement" in reader.primitive.traits and "cheap" in reader.primitive.traits \
+                and reader.type.size <= node.type.size:
+            node = reader
+            continue
+        return "reduction" in reader.primitive.traits and profile(reader).combine == combine
+    return False
 
 
 def _reason(node: Node, own: Profile, cost: int, depth: int, pending: bool, readers: int, factor: float) -> str:
@@ -253,7 +275,14 @@ class StageBuilder:
             value = load(self.definer.buffers[node], tuple([axis_expr(a) for a in axes]))
             self._add(target, axes, self.simplify(value), "copy")
         else:
-            self._add(target, axes, self._split(self.definer.value(node, axes), axes, label), label)
+            value = self.definer.value(node, axes)
+            if _loses_contraction(value, axes):
+                inner = _inner_reduction(node)
+                if inner is not None:         # better computed as a contraction and summed after
+                    self.definer.forget()
+                    self._value(inner)
+                    value = self.definer.value(node, axes)
+            self._add(target, axes, self._split(value, axes, label), label)
             self.definer.buffers[node] = target
         return target
 
@@ -322,6 +351,24 @@ def fragment_of(node: Node, types: tuple[Type, ...]) -> Fragment:
             _fragments.clear()
         found = _fragments[key] = node.primitive.lower(types, node.type, **dict(node.params))
     return found
+
+
+def _inner_reduction(node: Node) -> Node | None:
+    """The reduction that was merged into this one."""
+    inner = node.operands[0]
+    while "movement" in inner.primitive.traits:
+        inner = inner.operands[0]
+    return inner if inner.primitive is not INPUT and inner.operands and profile(inner).reduces else None
+
+
+def _loses_contraction(value: Expr, axes: tuple[Axis, ...]) -> bool:
+    """Whether a sum of products is summed over an axis of one factor only: the inner sum alone is a contraction then."""
+    if value.op != "reduce" or value.attribute[0] != "add" or value.operands[0].op != "mul":
+        return False
+    reduced = value.attribute[1]
+    left, right = (set(axes_of(operand)) for operand in value.operands[0].operands)
+    one_sided = [a for a in reduced if (a in left) != (a in right)]
+    return bool(one_sided) and any(a in left and a in right for a in reduced)
 
 
 def _is_contraction(value: Expr, combine: str, axes: tuple[Axis, ...], reduce_axes: tuple[Axis, ...]) -> bool:
