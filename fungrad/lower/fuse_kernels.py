@@ -16,6 +16,7 @@ from ..ir.expr import (TRUE, Axis, Buffer, Expr, axis as axis_expr, conjunction,
 from ..ir.kernel import Kernel, Nest
 from ..ir.target import Target
 from ..ir.types import Type, array_type
+from .fuse_axes import split_axes
 from .fuse_groups import Group
 from .fuse_stages import Stage
 from .index import Simplifier
@@ -85,10 +86,11 @@ class KernelBuilder:
         """The interned kernel, and the program buffers of its outputs and inputs."""
         for stage in self.group.stages:
             self._stage(stage)
+        outer, nests = split_axes(tuple(self.outer.values()), self.nests, self.simplify, canonical_axis)
         kind = "contraction" if self.group.kind == "contraction" else "nests"
         kernel = Kernel(self._name(), tuple([self.global_of[b] for b in self.outputs]),
                         tuple([self.global_of[b] for b in self.inputs]), tuple(self.scratch),
-                        tuple(self.outer.values()), tuple(self.nests), kind=kind, reasons=tuple(self.group.reasons))
+                        outer, tuple(nests), kind=kind, reasons=tuple(self.group.reasons))
         return intern_kernel(kernel), tuple(self.outputs), tuple(self.inputs)
 
     # ---- one stage ------------------------------------------------------------------------------------------------
