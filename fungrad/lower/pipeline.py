@@ -24,21 +24,12 @@ from ..ir.lowered import Lowered, MemoryPlan
 from ..ir.program import Program
 from ..ir.target import Target
 from .contraction import schedule_contraction
+from .decompose import decompose
 from .fuse import fuse
 from .instructions import to_instructions
+from .memory import plan
 from .schedule import schedule
 from .simplify import simplify
-
-try:
-    from .decompose import decompose
-except ImportError:
-    def decompose(kernel: Kernel, target: Target) -> Kernel:
-        return kernel
-try:
-    from .memory import plan
-except ImportError:
-    def plan(fused: Fused, target: Target) -> MemoryPlan:
-        raise CompilationError("no memory plan yet")
 
 
 def schedule_kernel(kernel: Kernel, target: Target) -> Kernel:
@@ -142,8 +133,13 @@ _code: dict[tuple[Kernel, Target, tuple[Pass, ...]], InstructionList] = {}
 _MAX_CODE = 4096
 
 
-def lower(program: Program, target: Target, record: Record | None = None) -> Lowered:
-    """Run the passes of this context. `record(stage, pass, value, seconds)` is called after each one."""
+def lower(program: Program, target: Target, record: Record | None = None,
+          donate: frozenset[int] = frozenset()) -> Lowered:
+    """Run the passes of this context.
+
+    record(stage, pass, value, seconds) is called after each one. donate: numbers of the inputs whose memory may be taken
+    over by outputs (the memory pass gets them as keyword `donate`).
+    """
     listed = current_passes()
     value: Any = program
     memory: MemoryPlan | None = None
@@ -158,7 +154,7 @@ def lower(program: Program, target: Target, record: Record | None = None) -> Low
             done[launch.kernel] = kernel_code(launch.kernel, target, kernel_passes, record)
     for entry in listed:
         if entry.stage == "memory":
-            memory = _run(entry, fused, target, record)
+            memory = _run(entry, fused, target, record, **({"donate": donate} if donate else {}))
     assert memory is not None
     return Lowered(program, fused, tuple([done[launch.kernel] for launch in fused.launches]), memory)
 
@@ -180,9 +176,9 @@ def kernel_code(kernel: Kernel, target: Target, entries: tuple[Pass, ...] | None
     return found
 
 
-def _run(entry: Pass, value: Any, target: Target, record: Record | None) -> Any:
+def _run(entry: Pass, value: Any, target: Target, record: Record | None, **options: Any) -> Any:
     start = perf_counter()
-    result = entry.run(value, target)
+    result = entry.run(value, target, **options)
     gives = STAGES[entry.stage][1]
     if not isinstance(result, gives):
         raise CompilationError(f"pass {entry.name!r} gave a {type(result).__name__} instead of a {gives.__name__}")
