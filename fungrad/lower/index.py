@@ -322,7 +322,7 @@ class Simplifier:
             if fits:
                 return self.build(self._sorted(dict(whole)), offset // n)
             inner = self._divide_rest("div", rest, offset % n, n, e)
-            if not whole and offset < n:
+            if not whole and 0 <= offset < n:
                 return inner
             total = dict(whole)
             more, extra = self.affine(inner)
