@@ -85,7 +85,7 @@ def _spread(x: Any, shape: Shape) -> Any:
 
 def key(seed: Any) -> Value:
     """A random key from an integer seed: its high and low 32 bits (a seed of 32 bits, of either sign, has no high)."""
-    if isinstance(seed, Value) or isinstance(seed, (np.ndarray, np.generic)):
+    if isinstance(seed, (Value, np.ndarray, np.generic)):
         value = as_value("key", seed)
         if not dtypes.is_integer(value.dtype) or value.ndim:
             raise TypeError(f"key: the seed must be an integer scalar, got {value.type}")

@@ -7,8 +7,8 @@ import pytest
 
 import fungrad.random as random
 from fungrad.errors import DTypeError, RefusedError, ShapeError
-from tests.ops.eager import EagerTrace, run, unwrap, wrap
 from fungrad.trace import active
+from tests.ops.eager import EagerTrace, run, unwrap, wrap
 
 KEY = np.array([0, 42], np.uint32)
 F32 = np.dtype("float32")

@@ -7,7 +7,6 @@ are those of JAX's `lax/convolution.py`: swap the roles of batch and feature axe
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +14,20 @@ import numpy as np
 
 from ..dtypes import promote
 from ..errors import ShapeError
-from ..ir.expr import (TRUE, Axis, Expr, Reader, axis as axis_expr, cast, conjunction, constant, index_constant,
-                       operation, reduce, select)
+from ..ir.expr import (
+    TRUE,
+    Axis,
+    Expr,
+    Reader,
+    axis as axis_expr,
+    cast,
+    conjunction,
+    constant,
+    index_constant,
+    operation,
+    reduce,
+    select,
+)
 from ..ir.primitive import Linear, Primitive, Zero, declare
 from ..ir.types import Type, array_type
 from ..trace import bind
@@ -24,7 +35,7 @@ from .contract import check_product_types, product_accumulation
 from .create import full
 from .linear import reshape, transpose
 from .rules import add_tangents, is_zero, move_axis
-from .slicing import flip, pad, pad_p, slice_
+from .slicing import flip, pad_p
 
 Extents = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
@@ -48,11 +59,12 @@ def convolved_extents(operand: Extents, kernel: Extents, strides: Extents, paddi
 
 def _check_parameters(rank: int, strides: Extents, padding: Padding, lhs_dilation: Extents,
                       rhs_dilation: Extents) -> None:
-    for name, value in (("strides", strides), ("padding", padding), ("lhs_dilation", lhs_dilation),
-                        ("rhs_dilation", rhs_dilation)):
+    positive = {"strides": strides, "lhs_dilation": lhs_dilation, "rhs_dilation": rhs_dilation}
+    for name, value in (positive | {"padding": padding}).items():
         if len(value) != rank:
             raise ShapeError(f"conv: {name}={value} needs one entry for each of the {rank} spatial axes")
-        if name != "padding" and any(entry < 1 for entry in value):
+    for name, value in positive.items():
+        if any(entry < 1 for entry in value):
             raise ShapeError(f"conv: {name}={value} must be positive")
 
 
@@ -211,6 +223,7 @@ def _conv_batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], 
         return _unfold(result, size, 1, 1)
     if lhs_axis is not None:
         return _unfold(bind(conv_p, _fold(lhs, lhs_axis, 0, batches), rhs, **params), size, 0, 1)
+    assert rhs_axis is not None
     every = features * batches
     return _unfold(bind(conv_p, lhs, _fold(rhs, rhs_axis, 0, every), **params), size, 1, every)
 
@@ -236,10 +249,12 @@ def _position(place: Expr, tap: Expr, extent: int, count: int, taps: int, stride
         inside = operation("ge", position, index_constant(0))
     if (count - 1) * stride + (taps - 1) * kernel_spread - low > (extent - 1) * spread:
         inside = conjunction(inside, operation("le", position, index_constant((extent - 1) * spread)))
-    if spread > 1:     # a negative position may round to 0 here; it is outside anyway
-        on_element = operation("eq", operation("rem", position, index_constant(spread)), index_constant(0))
+    if spread > 1:
+        rounds = -(-max(low, 0) // spread)    # the division must see no negative number
+        shifted = _affine([(place, stride), (tap, kernel_spread)], rounds * spread - low)
+        on_element = operation("eq", operation("rem", shifted, index_constant(spread)), index_constant(0))
         inside = conjunction(inside, on_element)
-        position = operation("div", position, index_constant(spread))
+        position = _affine([(operation("div", shifted, index_constant(spread)), 1)], -rounds)
     return position, inside
 
 

@@ -47,7 +47,7 @@ def nested(names: Sequence[str], extents: Sequence[int], body: Callable[[tuple[E
     def level(number: int, index: tuple[Expr, ...]) -> Body:
         if number == len(extents):
             return body(index)
-        inside = lambda i: level(number + 1, (*index, i))   # noqa: E731
+        inside = lambda i: level(number + 1, (*index, i))
         if number == len(extents) - 1 and vector_itemsize is not None:
             return vector_loop(names[number], extents[number], vector_itemsize, inside)
         return (loop(names[number], extents[number], inside),)

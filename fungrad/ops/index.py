@@ -8,15 +8,29 @@ A window is in or out as a whole. Index rows of a scatter act in order: of sever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..dtypes import is_float, is_integer, is_signed
 from ..errors import DTypeError, ShapeError
-from ..ir.expr import (BOOL, INDEX, TRUE, Axis, Buffer, Expr, Reader, axis as axis_expr, cast, conjunction, constant,
-                       index_constant, load, operation, select)
+from ..ir.expr import (
+    BOOL,
+    INDEX,
+    TRUE,
+    Axis,
+    Buffer,
+    Expr,
+    Reader,
+    axis as axis_expr,
+    cast,
+    conjunction,
+    constant,
+    index_constant,
+    load,
+    operation,
+    select,
+)
 from ..ir.kernel import Fragment, If, Statement, Store
 from ..ir.primitive import Linear, Primitive, Refused, Zero, declare, parameter_type
 from ..ir.types import Literal, Shape, Type, array_type, literal
@@ -56,7 +70,7 @@ class IndexNumbers(NamedTuple):
 
         Added to both, it is a further pair of batch axes; to the operand alone, a whole window axis.
         """
-        up = lambda axes, by=1: tuple(a + by for a in axes)   # noqa: E731
+        up = lambda axes, by=1: tuple(a + by for a in axes)
         pair = (0,) if operand and indices else ()
         whole = (0,) if operand and not indices else ()
         return IndexNumbers(
@@ -427,17 +441,18 @@ class _ScatterLoops:
         self.operand, self.indices, self.updates = (
             Buffer(name, type) for name, type in zip(("operand", "indices", "updates"), types, strict=True))
         self.result = Buffer("result", types[0])
-        self.shape = types[0].shape
+        self.shape: Shape = types[0].shape
         self.sizes = window_sizes(types[0], types[2], numbers)
         self.batch = {a: Axis(f"batch{a}", self.shape[a]) for a in numbers.operand_batch_dims}
         self.free = tuple(a for a in range(len(self.shape)) if a not in self.batch)
         self.split: int | None = None
-        self.block = Axis("block", self._block_count(types[0]))
         self.block_rows = 0
-        if self.block.extent > 1:
+        blocks = self._block_count(types[0])
+        if blocks > 1:
             self.split = numbers.index_map[0]
-            self.block_rows = -(-self.shape[self.split] // self.block.extent)
-            self.block = Axis("block", -(-self.shape[self.split] // self.block_rows))
+            self.block_rows = -(-self.shape[numbers.index_map[0]] // blocks)
+            blocks = -(-self.shape[numbers.index_map[0]] // self.block_rows)
+        self.block = Axis("block", blocks)
 
     def _block_count(self, operand: Type) -> int:
         entries = self.numbers.index_map

@@ -14,8 +14,22 @@ import numpy as np
 
 from ..dtypes import is_float
 from ..errors import ShapeError
-from ..ir.expr import (BOOL, INDEX, TRUE, Axis, Buffer, Expr, axis as axis_expr, cast, conjunction, constant,
-                       index_constant, load, operation, select)
+from ..ir.expr import (
+    BOOL,
+    INDEX,
+    TRUE,
+    Axis,
+    Buffer,
+    Expr,
+    axis as axis_expr,
+    cast,
+    conjunction,
+    constant,
+    index_constant,
+    load,
+    operation,
+    select,
+)
 from ..ir.kernel import Fragment, If, Statement, Store, While
 from ..ir.primitive import Primitive, Zero, declare
 from ..ir.types import Type, array_type
@@ -126,14 +140,14 @@ class _Layout:
         width = max(_unsigned(t.dtype).itemsize * 8 for t in types[:num_keys])
         self.only_keys = len(types) == 1 and (not is_float(types[0].dtype) or not stable)
         if self.only_keys:
-            self.shift, dtypes = 0, (np.dtype(f"uint{width}"),)
+            shift, dtypes = 0, [np.dtype(f"uint{width}")]
         elif width <= 16 and length <= 2**16:
-            self.shift, dtypes = 16, (UINT32,)
+            shift, dtypes = 16, [UINT32]
         elif width <= 32 and length <= 2**32:
-            self.shift, dtypes = 32, (UINT64,)
+            shift, dtypes = 32, [UINT64]
         else:
-            self.shift, dtypes = 0, (UINT64, UINT32 if length <= 2**32 else UINT64)
-        self.dtypes = dtypes
+            shift, dtypes = 0, [UINT64, UINT32 if length <= 2**32 else UINT64]
+        self.shift, self.dtypes = shift, tuple(dtypes)
 
     def words(self, key: Expr, position: Expr) -> tuple[Expr, ...]:
         """What is stored for a key and its position in the row."""

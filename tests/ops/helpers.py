@@ -8,8 +8,8 @@ import numpy as np
 
 from fungrad.ir.primitive import Linear, Primitive, Zero
 from fungrad.ir.types import array_type
-from tests.ops.eager import EagerTrace, EagerValue, unwrap, wrap
 from fungrad.trace import active
+from tests.ops.eager import EagerTrace, EagerValue, unwrap, wrap
 from tests.ops.evaluate import lowered
 
 _TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-5, "float64": 1e-10}

@@ -20,7 +20,7 @@ PLAIN = {"strides": (1,), "padding": ((0, 0),), "lhs_dilation": (1,), "rhs_dilat
 def convolutions(draw, max_rank=2):
     """Shapes and parameters of a convolution with a result."""
     rank = draw(st.integers(0, max_rank))
-    each = lambda strategy: tuple(draw(strategy) for _ in range(rank))   # noqa: E731
+    each = lambda strategy: tuple(draw(strategy) for _ in range(rank))
     extents, kernel = each(st.integers(1, 5)), each(st.integers(1, 3))
     strides, spread, kernel_spread = each(st.integers(1, 3)), each(st.integers(1, 3)), each(st.integers(1, 2))
     padding = each(st.tuples(st.integers(-1, 3), st.integers(-1, 3)))

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from fungrad.errors import DTypeError, RefusedError, ShapeError
 from fungrad.ir.types import array_type, literal
 from fungrad.ops import index
-from fungrad.ops.index import (IndexNumbers, gather, gather_p, scatter, scatter_p, take_along_axis)
+from fungrad.ops.index import IndexNumbers, gather, gather_p, scatter, scatter_p, take_along_axis
 from fungrad.trace import active
 from tests.ops.eager import EagerTrace, run, unwrap, wrap
 from tests.ops.evaluate import lowered

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fungrad.errors import ShapeError
 from fungrad.dtypes import ALL
+from fungrad.errors import ShapeError
 from fungrad.ir.types import array_type
 from fungrad.ops.sort import argsort, searchsorted, sort_p, top_k
 from tests.ops.eager import run
@@ -19,7 +19,7 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, -np.nan, 1e-40, -1e-40
 
 def _values(dtype: np.dtype, length: int, seed: int = 0) -> np.ndarray:
     noise = np.random.default_rng(seed)
-    if dtype == bool:
+    if dtype.kind == "b":
         return noise.integers(0, 2, length).astype(bool)
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
