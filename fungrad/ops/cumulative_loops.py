@@ -2,9 +2,9 @@
 
 - Another axis is the last one: columns run side by side, a vector of them in each register.
 - It is the last axis, and there are several rows: a few of them run side by side, each element by element.
-- There is hardly more than one row, and the operation may be regrouped (sums, maxima): the row is cut into tiles, a tile
-  into chunks that run side by side as independent chains, and what comes before each chunk is added to it, in vectors,
-  afterwards.
+- There is hardly more than one row, and the operation may be regrouped (sums, maxima): the row is cut into tiles, a
+  tile into chunks that run side by side as independent chains, and what comes before each chunk is added to it, in
+  vectors, afterwards.
 
 Every element is read before the element of the result in its place is written.
 """

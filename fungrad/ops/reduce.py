@@ -42,11 +42,11 @@ def _reference(function: np.ufunc, identity: Callable[[np.dtype], Any]) -> Rule:
 
 
 def _lower(combine: str, on_bool: str | None = None) -> Rule:
-    """Reduce by `combine` (`on_bool` for bool), in the accumulation type where rounding matters."""
+    """Reduce by `combine` (`on_bool` for bool), in float32 for 16-bit floats."""
     def lower(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Expr, type: Type, *, axes: Axes) -> Expr:
         (x,) = readers
         inner, loops = reduction_index(index, x.shape, axes)
-        wide = accumulation(type.dtype) if combine == "mul" else type.dtype
+        wide = accumulation(type.dtype)
         chosen = on_bool if on_bool and type.dtype == BOOL else combine
         return cast(reduce(chosen, cast(x(inner, valid), wide), loops), type.dtype)
     return lower
@@ -153,21 +153,17 @@ def _arg_lower(combine: str, on_bool: str) -> Rule:
     def lower(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Expr, type: Type, *, axis: int,
               dtype: np.dtype) -> Expr:
         (x,) = readers
-        extremum = reduce_element(on_bool if x.dtype == BOOL else combine, x, index, valid, axis)
+        wide = accumulation(x.dtype)
+        inner, loops = reduction_index(index, x.shape, (axis,))
+        extremum = reduce(on_bool if x.dtype == BOOL else combine, cast(x(inner, valid), wide), loops)
         loop = Axis(f"r{axis}", x.shape[axis])
-        element = x((*index[:axis], axis_expr(loop), *index[axis:]), valid)
+        element = cast(x((*index[:axis], axis_expr(loop), *index[axis:]), valid), wide)
         attained = operation("eq", element, extremum)
         if is_float(x.dtype):
             attained = operation("or", attained, operation("ne", element, element))
         position = select_expr(attained, cast(axis_expr(loop), dtype), constant(highest(dtype), dtype))
         return reduce("min", position, (loop,))
     return lower
-
-
-def reduce_element(combine: str, x: Reader, index: tuple[Expr, ...], valid: Expr, axis: int) -> Expr:
-    """The reduction of `x` along one axis, at `index` of the others."""
-    inner, loops = reduction_index(index, x.shape, (axis,))
-    return reduce(combine, x(inner, valid), loops)
 
 
 def _declare_arg(name: str, function: Callable[..., Any], combine: str, on_bool: str, doc: str) -> Primitive:
