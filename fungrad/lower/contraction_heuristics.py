@@ -1,67 +1,317 @@
-"""Good tilings in microseconds, from the shape of a contraction and the caches of the target."""
+"""Good tilings from the shape of a contraction and the caches of the target: a few dozen candidates, priced by a model.
+
+The prices are cycles an element, measured on a Zen 5 core; only their ratios matter. What decides: how much of the register
+tile is wasted at the edges, whether an operand must be transposed or gathered while it is packed, how often each is packed,
+whether results are stored contiguously, and whether the tiles can be shared evenly among the threads.
+"""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from ..ir.expr import Axis, load
+from ..ir.expr import TRUE, Axis, Expr, load
 from ..ir.target import Target
-from .affine import Analysis
-from .contraction_analysis import Contraction, forms
-from .contraction_loops import round_up
-from .contraction_stage import pairs
-from .contraction_tiling import Split, Tiling
+from .affine import Analysis, Form
+from .contraction_analysis import Contraction, forms, loads
+from .contraction_loops import collapses, contiguous
+from .contraction_stage import Pair, count, pairs
+from .contraction_tiling import Blocks, Split, Tiling
+
+CONTIGUOUS, TRANSPOSED, GATHERED = 0.15, 0.4, 1.5   # cycles to pack an element, by how its source lies
+STORED, COPIED, SCATTERED = 0.1, 0.3, 1.5           # cycles to store a result element
+CALL = 25                                           # cycles around one run of the micro-kernel
+LONGEST_K = 1024                                    # the longest sum that is kept in registers
+SHORT_RUN = 8                                       # k loops up to this long may be written out
+PARALLEL_CYCLES = 20_000                            # work below this is not worth sharing among threads
+REGISTER_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24)
+STREAM_ROWS, STREAM_K, STREAM_COLUMNS = 8, 4, 1024  # few rows: b is read once, a few of its rows side by side
 
 
 def choose(contraction: Contraction, target: Target) -> Tiling:
     """A tiling for this contraction on this target."""
-    swap = _swapped(contraction)
-    c = contraction.swapped() if swap else contraction
-    lanes = max(target.vector_bytes // c.dtype.itemsize, 1) if c.n else 1
-    stage_a = "window" if pairs(c.a, c.m, c.k) else "panel"
-    stage_b = "window" if pairs(c.b, c.n, c.k) else "panel"
-    k = _split(c.k, 512)
-    columns = _split(c.n, 512)
-    m = _split(c.m, 192)
-    rows, vectors = _register_tile(_size(c.m, m), _size(c.n, columns), lanes, target.vector_registers)
-    return Tiling(m, columns, k, lanes, rows, vectors, stage_a, stage_b, swap)
+    best, choice = math.inf, None
+    for swap in (False, True):
+        sides = _Sides(contraction.swapped() if swap else contraction, target)
+        for tiling in sides.candidates():
+            cycles = sides.cycles(tiling)
+            if cycles < best:
+                best, choice = cycles, replace(tiling, swap=swap)
+    assert choice is not None
+    return choice
 
 
-def _swapped(c: Contraction) -> bool:
-    """Whether lanes should run along the m axes: so that the first output is written contiguously."""
-    if not c.n or not c.m:
-        return not c.n
-    analysis = Analysis()
-    stored = forms(analysis, (load(c.outputs[0].target, c.outputs[0].index),))[0]
-    return min((abs(stored.coefficient(a)) or math.inf for a in c.m)) < \
-        min((abs(stored.coefficient(a)) or math.inf for a in c.n))
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """What packing an operand costs and allows."""
+    pairs: tuple[Pair, ...]
+    packing: float      # cycles an element of a panel
+    filling: float      # cycles an element of a window
+    plain: bool         # nothing but one read that is always valid
+    even: bool          # its free axes advance evenly
+    along: bool         # consecutive free indices are consecutive in memory
+    step: int           # the distance, in elements, of neighbours in k
 
 
-def _size(axes: Sequence[Axis], split: Split) -> int:
-    return math.prod([split.tile if i == split.position else a.extent for i, a in enumerate(axes) if i >= split.position])
+class _Sides:
+    """The candidates for one assignment of the operands to rows and lanes."""
+
+    def __init__(self, c: Contraction, target: Target):
+        self.c, self.target = c, target
+        self.analysis = Analysis()
+        self.itemsize = c.dtype.itemsize
+        self.lanes = max(target.vector_bytes // self.itemsize, 1) if c.n else 1
+        self.a, self.b = _operand(c.a, c.m, c.k), _operand(c.b, c.n, c.k)
+        self.k = math.prod(a.extent for a in c.k)
+        self.batch = math.prod(a.extent for a in c.batch)
+        self.stored = _form(load(c.outputs[0].target, c.outputs[0].index)) if c.outputs else Form(0)
+
+    # -- candidates ----------------------------------------------------------------------------------------------------
+
+    def candidates(self) -> Iterator[Tiling]:
+        """Tilings that can be built."""
+        k = self.split_k()
+        unroll = self.unroll(k)
+        yield from self.streaming()
+        for stage_b in self.stages_b():
+            for n in self.splits_n(stage_b, k):
+                for m in self.splits_m(k):
+                    rows = _blocks(self.c.m, m).size
+                    for stage_a in self.stages_a(m):
+                        rows_step, vectors = self.register_tile(stage_a, stage_b, rows, self.columns(stage_b, n, k), m)
+                        tiling = Tiling(m, n, k, self.lanes, rows_step, vectors, stage_a, stage_b, unroll=unroll)
+                        yield replace(tiling, group=self.group(tiling))
+
+    def streaming(self) -> Iterator[Tiling]:
+        """For a few rows: nothing is packed, b streams by."""
+        rows = math.prod(a.extent for a in self.c.m)
+        if (rows <= STREAM_ROWS and self.k > 4 * STREAM_K and self.b.plain and self.b.even and self.b.along
+                and self.a.plain and not self.a.pairs and self.c.k[-1].extent % STREAM_K == 0):
+            k, m = cut(self.c.k, STREAM_K, 1.0), Split(0, self.c.m[0].extent) if self.c.m else Split()
+            n = cut(self.c.n, STREAM_COLUMNS, 1.0, 2 * self.lanes)
+            yield Tiling(m, n, k, self.lanes, rows, 2, "direct", "direct", unroll=STREAM_K)
+
+    def split_k(self) -> Split:
+        """All of k at once if it is short, else near-equal blocks; a window's phases are never cut."""
+        split = cut(self.c.k, LONGEST_K, 1.0)
+        phased = {pair.k for side in (self.a, self.b) for pair in side.pairs if pair.phases > 1}
+        if self.c.k and self.c.k[split.position] in phased:
+            return Split(split.position, self.c.k[split.position].extent)
+        return split
+
+    def unroll(self, k: Split) -> int:
+        """Whether to write out the innermost k loop."""
+        if len(self.c.k) > 1 and k.position < len(self.c.k) - 1 and self.b.pairs and self.k <= 64:
+            last = self.c.k[-1].extent
+            return last if last <= SHORT_RUN else 1
+        return 1
+
+    def stages_a(self, m: Split) -> Iterator[str]:
+        if self.a.plain and not self.a.pairs and self.whole(m):
+            footprint = self.a.step * self.itemsize * min(self.k, LONGEST_K)
+            if self.a.step == 1 or footprint <= self.target.caches[1]:
+                yield "direct"
+        yield "window" if self.a.pairs else "panel"
+
+    def whole(self, m: Split) -> bool:
+        """Whether all blocks of rows are full."""
+        return not self.c.m or self.c.m[m.position].extent % m.tile == 0
+
+    def stages_b(self) -> Iterator[str]:
+        b = self.b
+        if not self.c.n:
+            yield "direct"
+            return
+        if b.plain and b.even and b.along and not b.pairs:
+            if min(self.k, LONGEST_K) * b.step * self.itemsize <= 4 * self.target.caches[1]:
+                yield "direct"
+        yield "window" if b.pairs else "panel"
+
+    def splits_n(self, stage_b: str, k: Split) -> Iterator[Split]:
+        """Blocks of n: by the cache, and smaller ones for balance."""
+        c, target = self.c, self.target
+        if not c.n:
+            yield Split()
+            return
+        depth = min(self.k, LONGEST_K)
+        most = max(2 * target.caches[1] // (depth * self.itemsize), 4 * self.lanes)
+        widen = 1.0
+        if stage_b == "window":
+            most = max(target.caches[1] // 2 // self.itemsize // self.window_depth(k), 4 * self.lanes)
+            widen = self.widening(k)
+        seen = set()
+        for share in (1, 2, 4, 8):
+            split = cut(c.n, max(most // share, 2 * self.lanes), widen, self.lanes * 2 if len(c.n) == 1 else 1)
+            if split not in seen:
+                seen.add(split)
+                yield split
+
+    def splits_m(self, k: Split) -> Iterator[Split]:
+        depth = min(self.k, LONGEST_K)
+        most = max(2 * self.target.caches[1] // (depth * self.itemsize), 16)
+        seen = set()
+        for share in (1, 2, 4, 8):
+            split = cut(self.c.m, max(most // share, 16), 1.0, 8 if len(self.c.m) == 1 else 1)
+            if split not in seen:
+                seen.add(split)
+                yield split
+
+    def window_depth(self, k: Split) -> int:
+        """How many planes a window of b holds: the k axes without a pair."""
+        paired = {pair.k for pair in self.b.pairs}
+        extents = _blocks(self.c.k, k).extents
+        phases = math.prod(min(pair.phases, pair.k.extent) for pair in self.b.pairs)
+        return max(math.prod(e for a, e in zip(self.c.k, extents, strict=True) if a not in paired) * phases, 1)
+
+    def widening(self, k: Split) -> float:
+        """How much longer rows of a window are than rows of the result."""
+        extents = dict(zip(self.c.k, _blocks(self.c.k, k).extents, strict=True))
+        return math.prod((pair.free.extent + halo(pair, extents[pair.k])) / pair.free.extent for pair in self.b.pairs)
+
+    def columns(self, stage_b: str, n: Split, k: Split) -> int:
+        """How many columns a block has, with those between the rows of a window."""
+        blocks = _blocks(self.c.n, n)
+        if stage_b != "window":
+            return blocks.size
+        return count(self.strides_b(n, k), blocks.extents)
+
+    def strides_b(self, n: Split, k: Split) -> tuple[int, ...]:
+        k_extents = dict(zip(self.c.k, _blocks(self.c.k, k).extents, strict=True))
+        paired = {pair.free: pair for pair in self.b.pairs}
+        strides, size = [], 1
+        for a, extent in zip(reversed(self.c.n), reversed(_blocks(self.c.n, n).extents), strict=True):
+            strides.append(size)
+            size *= extent + (halo(paired[a], k_extents[paired[a].k]) if a in paired else 0)
+        return tuple(reversed(strides))
+
+    def register_tile(self, stage_a: str, stage_b: str, rows: int, columns: int, m: Split) -> tuple[int, int]:
+        """Rows and vectors of the register tile: the least cycles for a block."""
+        registers, best, choice = self.target.vector_registers, math.inf, (1, 1)
+        depth = max(min(self.k, LONGEST_K), 1)
+        inner = self.c.m[-1].extent if stage_a == "window" and self.c.m else 1
+        for vectors in range(1, 7 if self.lanes > 1 else 2):
+            slivers = -(-columns // (vectors * self.lanes))
+            for r in (*REGISTER_ROWS, rows) if rows < 32 else REGISTER_ROWS:
+                if r * vectors + vectors + 1 > registers or r > rows or (stage_a == "direct" and rows % r):
+                    continue
+                aligned = r % inner == 0 or inner % r == 0
+                call = CALL + 2 * r * vectors + (0 if aligned else 6 * r)
+                cycles = slivers * -(-rows // r) * (depth * self.step(r, vectors, depth) + call)
+                if cycles < best:
+                    best, choice = cycles, (r, vectors)
+        return choice
+
+    def step(self, rows: int, vectors: int, depth: int) -> float:
+        """Cycles of one step in k; more where a sliver of b comes from the second cache."""
+        cycles, line = step_cycles(rows, vectors), vectors * self.lanes * self.itemsize
+        if line * depth > 0.75 * self.target.caches[0]:
+            cycles = max(cycles, line / 24) + 0.002 * line
+        return cycles
+
+    def group(self, t: Tiling) -> int:
+        """Blocks of n for one packing of a, while there are tiles enough for the threads."""
+        if t.stage_a == "direct" or _blocks(self.c.k, t.k).number > 1:
+            return 1
+        blocks = _blocks(self.c.n, t.n).number
+        others = self.batch * _blocks(self.c.m, t.m).number
+        return max(min(blocks, blocks * others // (8 * self.target.threads), 16), 1)
+
+    # -- prices --------------------------------------------------------------------------------------------------------
+
+    def cycles(self, t: Tiling) -> float:
+        """The model's time for a tiling."""
+        m, n, k = (_blocks(axes, split) for axes, split in ((self.c.m, t.m), (self.c.n, t.n), (self.c.k, t.k)))
+        columns = self.columns(t.stage_b, t.n, t.k)
+        slivers = -(-columns // (t.vectors * self.lanes)) * -(-m.size // t.rows)
+        call = CALL + 2 * t.rows * t.vectors * (1.5 if k.number > 1 else 1)
+        block = slivers * (k.size * self.step(t.rows, t.vectors, k.size) + call) + self.pack_b(t, n, k, columns)
+        packing_a = self.pack_a(t, m, k)
+        one = k.number * block + m.size * n.size * self.storing(t, k)
+        if k.number > 1:
+            tile = t.group * (one + k.number * packing_a)
+        else:
+            tile = t.group * one + packing_a
+        tiles = self.batch * m.number * -(-n.number // t.group)
+        threads = self.target.threads if tile * tiles > PARALLEL_CYCLES else 1
+        edge = (m.number * m.size * n.number * n.size) / max(math.prod(a.extent for a in (*self.c.m, *self.c.n)), 1)
+        rounds = -(-tiles // threads) + (0.1 if tiles < 4 * threads and threads > 1 else 0)
+        return max(rounds, tiles / threads) * tile / edge ** 0.9
+
+    def pack_b(self, t: Tiling, n: Blocks, k: Blocks, columns: int) -> float:
+        if t.stage_b == "direct":
+            far = self.b.step * self.itemsize >= 4096
+            return k.size * n.size * (0.25 if k.size <= STREAM_K else 0.6 if far else 0.05)
+        if t.stage_b == "window":
+            return self.window_depth(t.k) * columns * self.b.filling
+        return k.size * n.size * self.b.packing
+
+    def pack_a(self, t: Tiling, m: Blocks, k: Blocks) -> float:
+        if t.stage_a == "direct":
+            return 0.0
+        if t.stage_a == "panel":
+            return k.size * m.size * self.a.packing
+        extents = dict(zip(self.c.m, m.extents, strict=True)) | dict(zip(self.c.k, k.extents, strict=True))
+        size = 1.0
+        paired = {pair.k for pair in self.a.pairs}
+        for a, e in extents.items():
+            size *= 1 if a in paired else e
+        for pair in self.a.pairs:
+            size *= (extents[pair.free] + halo(pair, extents[pair.k])) / extents[pair.free]
+        return size * self.a.filling
+
+    def storing(self, t: Tiling, k: Blocks) -> float:
+        along_n = bool(self.c.n) and self.stored.coefficient(self.c.n[-1]) == 1
+        if along_n:
+            return STORED if k.number == 1 and t.stage_b != "window" else COPIED
+        along_m = bool(self.c.m) and self.stored.coefficient(self.c.m[-1]) == 1
+        return 2 * COPIED if along_m else SCATTERED
 
 
-def _split(axes: Sequence[Axis], most: int) -> Split:
-    """The cut of a class of axes into near-equal blocks of at most about `most` indices."""
+def step_cycles(rows: int, vectors: int) -> float:
+    """Cycles of one step in k: two multiply-adds and two loads a cycle, latency 4."""
+    return max(rows * vectors / 2, 4.0, (rows + vectors) / 2) + 0.02 * (rows + vectors) + 0.2
+
+
+def halo(pair: Pair, extent: int) -> int:
+    """How far a window reaches beyond its free axis."""
+    return (extent - 1) // pair.phases if pair.phases > 1 else abs(pair.step) * (extent - 1)
+
+
+def cut(axes: Sequence[Axis], most: float, widen: float, multiple: int = 1) -> Split:
+    """The cut of a class of axes into near-equal blocks of at most about `most` indices, a multiple of `multiple`.
+
+    widen: the inner axes take this many times their size.
+    """
     size = 1
     for position in range(len(axes) - 1, -1, -1):
         extent = axes[position].extent
-        if size * extent > most:
-            pieces = -(-size * extent // most)
-            return Split(position, max(-(-extent // pieces), 1))
+        if size * extent * widen > most:
+            tile = max(int(most / (size * widen)), 1)
+            pieces = -(-extent // tile)
+            tile = -(-extent // pieces)
+            return Split(position, min(-(-tile // multiple) * multiple, extent))
         size *= extent
     return Split(0, axes[0].extent) if axes else Split()
 
 
-def _register_tile(m: int, n: int, lanes: int, registers: int) -> tuple[int, int]:
-    """Rows and vectors of the register tile: the least cycles for a block of m x n."""
-    best, choice = math.inf, (1, 1)
-    for vectors in range(1, 7):
-        for rows in range(1, 15):
-            if rows * vectors + vectors + 1 > registers:
-                break
-            tiles = -(-m // rows) * -(-n // (vectors * lanes))
-            cycles = max(rows * vectors / 2, 4, (rows + vectors) / 2 * 1.1) + 0.5 + 0.05 * (rows + vectors)
-            if tiles * cycles < best:
-                best, choice = tiles * cycles, (rows, vectors)
-    return choice
+def _blocks(axes: tuple[Axis, ...], split: Split) -> Blocks:
+    return Blocks(axes, split.position, split.tile)
+
+
+def _form(e: Expr) -> Form:
+    return forms(Analysis(), (e,))[0]
+
+
+def _operand(value: Expr, free: tuple[Axis, ...], k: tuple[Axis, ...]) -> _Operand:
+    """Look at how an operand is read."""
+    found = pairs(value, free, k)
+    reads = [x for x in loads(value)]
+    plain = value.op == "load" and value.operands[-1] is TRUE and len(reads) == 1
+    along = bool(free) and contiguous((value,), free[-1])
+    along_k = bool(k) and any(contiguous((value,), a) for a in k)
+    form = forms(Analysis(), (reads[0],))[0] if reads else Form(0)
+    step = abs(form.coefficient(k[-1])) if k else 1
+    strides = [math.prod(a.extent for a in free[i + 1:]) for i in range(len(free))]
+    packing = CONTIGUOUS if along else TRANSPOSED if along_k else GATHERED
+    filling = CONTIGUOUS * 1.5 if along or along_k else GATHERED
+    return _Operand(found, packing, filling, plain, collapses((value,), free, strides), along, step)

@@ -24,6 +24,7 @@ from .contraction_loops import (
     Body,
     Dim,
     collapses,
+    dim,
     fill,
     less,
     plus,
@@ -105,8 +106,10 @@ def odd_lines(elements: int, line: int) -> int:
 
 def panel(name: str, value: Expr, free: Range, k: Range, sliver: int, lanes: int, line: int,
           tile: Buffer | None) -> Staged:
-    """Copy the block as [k][free]."""
+    """Copy the block as [k][free], or as [slivers of free][k][sliver] where the free axes are one."""
     padded = round_up(free.size, sliver)
+    if padded > sliver and sliver % lanes == 0 and free.extents[-1] == free.size:
+        return _slivers(name, value, free, k, sliver, lanes, tile)
     pitch = odd_lines(padded, line) if padded > 1 else 1
     k_strides = tuple(stride * pitch for stride in k.strides)
     k_dims, free_dims = k.dims(k_strides), free.dims(free.strides)
@@ -116,6 +119,26 @@ def panel(name: str, value: Expr, free: Range, k: Range, sliver: int, lanes: int
 
     def read(index: Expr, ks: Sequence[Expr]) -> Expr:
         return load(buffer, (plus(*[times(i, s) for i, s in zip(ks, k_strides, strict=True)], index),))
+    return Staged(free.strides, padded, read, body, (buffer,))
+
+
+def _slivers(name: str, value: Expr, free: Range, k: Range, sliver: int, lanes: int, tile: Buffer | None) -> Staged:
+    """A panel that the micro-kernel reads from front to back."""
+    padded = round_up(free.size, sliver)
+    stride = k.size * sliver
+    k_strides = tuple(s * sliver for s in k.strides)
+    k_dims, number, inside = k.dims(k_strides), dim("sliver", padded // sliver, stride), dim("inside", sliver, 1)
+    index = plus(times(axis(number.axis), sliver), axis(inside.axis))
+    places = free.values([index_constant(0)] * (len(free.axes) - 1) + [index])
+    places |= k.values([axis(d.axis) for d in k_dims])
+    valid = TRUE if padded == free.size else less(index, free.size)
+    valid = conjunction(valid, free.inside(index, free.strides) or TRUE)
+    buffer = Buffer(name, array_type((padded * k.size + 2 * lanes,), value.dtype), "scratch")
+    body = fill(buffer, (number, *k_dims, inside), replace_axes(value, places), valid, lanes, tile)
+
+    def read(at: Expr, ks: Sequence[Expr]) -> Expr:
+        return load(buffer, (plus(times(quotient(at, sliver), stride),
+                                  *[times(i, s) for i, s in zip(ks, k_strides, strict=True)], remainder(at, sliver)),))
     return Staged(free.strides, padded, read, body, (buffer,))
 
 

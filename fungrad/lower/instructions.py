@@ -552,9 +552,8 @@ class Emitter:
         register = self.register(buffer)
         level = max((n for n, block in enumerate(self.blocks) if buffer in block.stored), default=0)
         rows = [self.place(Value("get", (register,), first + row, dtype, lanes), level) for row in range(lanes)]
-        unit = min(max(16 // dtype.itemsize, 1), lanes)
         for number, value in enumerate(transpose(
-                rows, unit, lambda a, b, mask: self.pure("shuffle", (a, b), mask, dtype, lanes, level))):
+                rows, dtype.itemsize, lambda a, b, mask: self.pure("shuffle", (a, b), mask, dtype, lanes, level))):
             self.known[(*key, number)] = value
         return self.known[(*key, column)]
 

@@ -1,7 +1,9 @@
 """Transposing a square of vectors in registers with two-operand shuffles, log2(lanes) of them a vector.
 
-First every block of `unit` x `unit` elements is transposed in place by interleaving (on x86 the unpack instructions, which
-stay inside 128 bits), then the blocks are moved by taking even and odd ones of two vectors (shuf32x4, perm2f128).
+Two networks. Where a machine has shuffles of two whole vectors by any pattern (64-byte vectors: vpermt2), elements 1, 2, 4, ...
+lanes apart are exchanged between rows as far apart. LLVM compiles that network fastest. Elsewhere every block of
+`unit` x `unit` elements is first transposed in place by interleaving (the unpack instructions, which stay inside 128 bits),
+then the blocks are moved by taking even and odd ones of two vectors (perm2f128).
 """
 from __future__ import annotations
 
@@ -12,13 +14,35 @@ V = TypeVar("V")
 Shuffle = Callable[[V, V, tuple[int, ...]], V]
 
 
-def transpose(rows: list[V], unit: int, shuffle: Shuffle[V]) -> list[V]:
-    """The columns of a square given by its rows. `unit` and the number of rows are powers of 2, unit <= rows.
+def transpose(rows: list[V], itemsize: int, shuffle: Shuffle[V]) -> list[V]:
+    """The columns of a square of a power of 2 of rows, with elements of `itemsize` bytes.
 
     shuffle(a, b, lanes) picks lanes of a followed by b.
     """
     lanes = len(rows)
-    blocks = [_interleave(rows[first:first + unit], lanes, unit, shuffle) for first in range(0, lanes, unit)]
+    if lanes * itemsize >= 64:
+        return exchange(rows, shuffle)
+    return interleave(rows, min(max(16 // itemsize, 1), lanes), shuffle)
+
+
+def exchange(rows: list[V], shuffle: Shuffle[V]) -> list[V]:
+    """`transpose` by exchanging elements at growing distances."""
+    lanes, columns, distance = len(rows), list(rows), 1
+    while distance < lanes:
+        low = tuple(i if not i & distance else lanes + i - distance for i in range(lanes))
+        high = tuple(i + distance if not i & distance else lanes + i for i in range(lanes))
+        for i in range(lanes):
+            if not i & distance:
+                a, b = columns[i], columns[i + distance]
+                columns[i], columns[i + distance] = shuffle(a, b, low), shuffle(a, b, high)
+        distance *= 2
+    return columns
+
+
+def interleave(rows: list[V], unit: int, shuffle: Shuffle[V]) -> list[V]:
+    """`transpose` by blocks of `unit` x `unit` elements."""
+    lanes = len(rows)
+    blocks = [_inside(rows[first:first + unit], lanes, unit, shuffle) for first in range(0, lanes, unit)]
     columns: list[V] = [rows[0]] * lanes
     for c in range(unit):
         for q, vector in enumerate(_gather([block[c] for block in blocks], lanes, unit, shuffle)):
@@ -26,7 +50,7 @@ def transpose(rows: list[V], unit: int, shuffle: Shuffle[V]) -> list[V]:
     return columns
 
 
-def _interleave(rows: list[V], lanes: int, unit: int, shuffle: Shuffle[V]) -> list[V]:
+def _inside(rows: list[V], lanes: int, unit: int, shuffle: Shuffle[V]) -> list[V]:
     """Vector c holds, in every unit, element c of that unit of each row."""
     lists = [[row] for row in rows]
     width = 1
@@ -50,8 +74,6 @@ def _pieces(lanes: int, unit: int, width: int, start: int) -> tuple[int, ...]:
 
 def _gather(vectors: list[V], lanes: int, unit: int, shuffle: Shuffle[V]) -> list[V]:
     """Vector q holds unit q of each vector, in order."""
-    if len(vectors) == 1:
-        return vectors
     number = lanes // unit
     even, odd = (tuple(source * lanes + u * unit + i for source in (0, 1) for u in range(parity, number, 2)
                        for i in range(unit)) for parity in (0, 1))
