@@ -4,14 +4,15 @@ from __future__ import annotations
 import math
 
 from .formula import FLOAT32, INFINITY, NAN, Formula, copy_sign, fma, layout, polynomial, where
-from .transcendental import exp, log
+from .transcendental import exp, exp2_normal, log
 from .trigonometric import sin_cos
 
-# erf(x) / x in x**2: float32 as a rational function for |x| <= 3.95 (relative error 1.9e-9), float64 for |x| <= 1
-_ERF32 = ((1.1283791692382783, 0.1851687059133003, 0.0542747984349802, 0.003843365923288037, 0.0003779398855312865,
-           4.6405242852954466e-06, -1.2967498553260174e-08),
-          (1.0, 0.49743490222394854, 0.11391092390995354, 0.015443719851449923, 0.0013040656804204382,
-           6.269335300760506e-05))
+# erf(x) / x in x**2: float32 for |x| <= 0.9, float64 for |x| <= 1
+_ERF32 = (1.1283791667618341, -0.376126349560704, 0.11283714657091418, -0.026860486765043098, 0.005203802817118132,
+          -0.0008174968865668285, 8.51012895072067e-05)
+# float32: -log2(erfc(x)) for 0.9 <= x <= 3.95
+_LOG_ERFC = (0.00023813133637216028, 1.6270758761352864, 0.9189479271781341, 0.15021700027399054, -0.032200244287077746,
+             0.004424138301307909, -0.00028613212138582053)
 _ERF64 = (1.1283791670955126, -0.3761263890318375, 0.11283791670954854, -0.026866170645072327, 0.0052239776247750965,
           -0.0008548326978397696, 0.00012055331023889635, -1.4925593184134902e-05, 1.6460967485703016e-06,
           -1.6349967157100312e-07, 1.4657479426027295e-08, -1.1364082059110735e-09, 5.942524355997223e-11)
@@ -70,12 +71,12 @@ _DIGAMMA_ROOT = {32: (1.4616321325302124, 1.2438147e-08), 64: (1.461632144968362
 _DIGAMMA = {32: (0.9510558756334243, -0.4236274988814767, 0.24054261570571156, -0.14839878573006757, 0.09498208190037023,
                  -0.06205707676188125, 0.040879352647889146, -0.025781009054338184, 0.016980338074222952,
                  -0.016384101022970044, 0.011118769376903485),
-            64: (0.9510558760318328, -0.4236274212814606, 0.24054248424078722, -0.14840492305388028, 0.09498872445284975,
-                 -0.0619221332755427, 0.04076083393941779, -0.026975796657624902, 0.017907248235563215,
-                 -0.011908220153187116, 0.007927023327559353, -0.0052799366356614955, 0.0035180887041052077,
-                 -0.0023454998376710775, 0.001563503406353652, -0.0010364320149611576, 0.0006902820953881222,
-                 -0.0004860346188092202, 0.0003258809173502259, -0.0001446564479119431, 9.329478642790907e-05,
-                 -0.000178333301999117, 0.00012117355360398796)}
+            64: (0.9510558760318328, -0.4236274212814606, 0.24054248424078722, -0.14840492305388028,
+                 0.09498872445284975, -0.0619221332755427, 0.04076083394339179, -0.026975796657624902,
+                 0.017907248235563215, -0.011908220153187116, 0.007927023327559353, -0.0052799366356614955,
+                 0.0035180887041052077, -0.0023454998376710775, 0.001563503406353652, -0.0010364320149611576,
+                 0.0006902820953881222, -0.0004860346188092202, 0.0003258809173502259, -0.0001446564479119431,
+                 9.329478642790907e-05, -0.000178333301999117, 0.00012117355598360796)}
 
 
 def _erfc_of_size(size: Formula) -> Formula:
@@ -97,12 +98,11 @@ def erfc(x: Formula) -> Formula:
 
 
 def erf(x: Formula) -> Formula:
-    if x.dtype == FLOAT32:
-        bounded = x.max(-3.95).min(3.95)
-        z = bounded * bounded
-        value = bounded * polynomial(z, _ERF32[0]) / polynomial(z, _ERF32[1])
-        return value.max(-1.0).min(1.0)
     size = abs(x)
+    if x.dtype == FLOAT32:
+        small = x * polynomial(x * x, _ERF32)
+        large = 1.0 - exp2_normal(-polynomial(size.min(3.95), _LOG_ERFC))
+        return where(size < 0.9, small, copy_sign(large, x))
     small = x * polynomial(x * x, _ERF64)
     return where(size < 1.0, small, copy_sign(1.0 - _erfc_of_size(size), x))
 
@@ -176,24 +176,24 @@ def lgamma(x: Formula) -> Formula:
 
 
 def digamma(x: Formula) -> Formula:
-    """The derivative of lgamma: on [1, 2] a polynomial that has the root's factor, else recurrence and a series."""
+    """The derivative of lgamma: on [1, 2] a polynomial with the factor of the root, reached by digamma(x+1) = digamma(x) + 1/x;
+    an asymptotic series from 8 on. Near its zeros at negative x the error is absolute, not relative."""
     bits = layout(x).bits
     negative = x <= 0.0
     y = where(negative, 1.0 - x, x)
-    total = y.like(0.0)
-    central = (y >= 1.0) & (y <= 2.0)
-    shifted = y
-    for _ in range(8):                            # up to 8 or more
-        small = shifted < 8.0
-        total = where(small, total + 1.0 / shifted, total)
-        shifted = where(small, shifted + 1.0, shifted)
-    inverse = 1.0 / shifted
+    below = y < 1.0
+    shifted = where(below, y + 1.0, y)
+    total = where(below, -1.0 / y, y.like(0.0))
+    for _ in range(6):                            # down to [1, 2] from below 8
+        high = shifted > 2.0
+        shifted = where(high, shifted - 1.0, shifted)
+        total = where(high, total + 1.0 / shifted, total)
+    root, root_low = _DIGAMMA_ROOT[bits]
+    near = polynomial(shifted - 1.5, _DIGAMMA[bits]) * ((shifted - root) - root_low) + total
+    inverse = 1.0 / y
     square = inverse * inverse
     series = polynomial(square, _DIGAMMA_SERIES if bits == 64 else _DIGAMMA_SERIES[:4]) * square
-    asymptotic = log(shifted) - fma(inverse, 0.5, series) - total
-    root, root_low = _DIGAMMA_ROOT[bits]
-    near = polynomial(y - 1.5, _DIGAMMA[bits]) * ((y - root) - root_low)
-    value = where(central, near, asymptotic)
+    value = where(y < 8.0, near, log(y) - fma(inverse, 0.5, series))
     _, cotangent = _sin_pi(abs(x))
     value = where(negative, value + cotangent * math.pi, value)      # cot(pi x) is odd
     value = where(negative & x.floor().equals(x), value.like(NAN), value)

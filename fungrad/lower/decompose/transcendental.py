@@ -36,10 +36,6 @@ _LOG = (0.33333312540028903, -0.250000095141481, 0.2000212352455477, -0.16668005
 _ATANH = {32: (0.666667770540392, 0.39977449401105075, 0.29874423226206964),
           64: (0.6666666666666666, 0.4000000000000633, 0.2857142856905844, 0.22222222650949044, 0.18181775331870997,
                0.15387105405032894, 0.13249786519400125, 0.1325435671661647)}
-# tanh(x) / x as a rational function of x**2 for |x| <= 9.02: relative error 1.3e-9
-_TANH = ((0.9999999986909909, 0.13679910687550018, 0.0038683223149061337, 2.800735289719929e-05, 3.0584781701189615e-08,
-          -1.22032999714211e-11),
-         (1.0, 0.4701324274774616, 0.027245818774844152, 0.0003938621668613345, 1.2873593839125703e-06))
 _LN2 = {32: (0.693145751953125, 1.4286068203094173e-06), 64: (0.6931471803691238, 1.9082149292705877e-10)}
 _LOG2E = {32: (1.4426950216293335, 1.925963033500011e-08), 64: (1.4426950408889634, 2.0355273740931033e-17)}
 _TWO_LOG2E = {32: (2.885390043258667, 3.851926067000022e-08), 64: (2.8853900817779268, 4.0710547481862066e-17)}
@@ -89,6 +85,12 @@ def exp2(x: Formula) -> Formula:
     x = x.max(-150.0 if form.bits == 32 else -1076.0).min(129.0 if form.bits == 32 else 1025.0)
     whole, exponent = _integer_part(x, 1.0)
     return _scale(_exp2_of_fraction(x - whole), exponent)
+
+
+def exp2_normal(x: Formula) -> Formula:
+    """2**x where that is a normal number."""
+    whole, exponent = _integer_part(x, 1.0)
+    return _exp2_of_fraction(x - whole) * power_of_two(exponent, layout(x))
 
 
 def _exp2_of_fraction(r: Formula) -> Formula:
@@ -247,7 +249,7 @@ def cbrt(x: Formula) -> Formula:
     offset = 709958130 if form.bits == 32 else 715094163 << 32
     guess = (third.cast(form.signed) + offset).bitcast(form.dtype)
     for _ in range(2 if form.bits == 32 else 3):
-        r = guess * guess * guess / scaled
+        r = guess / scaled * guess * guess     # in this order nothing overflows
         guess = fma(guess, (1.0 - r) / fma(r, 2.0, 1.0), guess)
     value = where(tiny, guess * 2.0 ** (-scale // 3), guess)
     plain = (size > 0.0) & (size < INFINITY)
@@ -258,15 +260,13 @@ def cbrt(x: Formula) -> Formula:
 
 
 def tanh(x: Formula) -> Formula:
-    """float32: a rational function (1.5 ULP). float64: t / (t+2) with t = expm1(2|x|)."""
-    if x.dtype == FLOAT32:
-        bounded = x.max(-9.02).min(9.02)
-        z = bounded * bounded
-        value = bounded * polynomial(z, _TANH[0]) / polynomial(z, _TANH[1])
-        return value.max(-1.0).min(1.0)
-    t = expm1(abs(x).min(20.0) * 2.0)
-    value = where(abs(x) > 19.5, t.like(1.0), t / (t + 2.0))
-    return where(x.equals(x), copy_sign(value, x), x)
+    """-t / (t + 2) with t = expm1(-2|x|), which is between -1 and 0: small arguments lose nothing, large ones give 1."""
+    form = layout(x)
+    r, exponent = _reduce(abs(x).min(9.1 if form.bits == 32 else 20.0) * -2.0)
+    q = fma(polynomial(r, _EXPM1[form.bits]) * r, r, r)
+    scale = power_of_two(exponent, form)
+    t = fma(scale, q, scale - 1.0)
+    return copy_sign(abs(t / (t + 2.0)), x)
 
 
 def logistic(x: Formula) -> Formula:
@@ -300,7 +300,8 @@ def acosh(x: Formula) -> Formula:
     t = x - 1.0
     value = log1p(t + (t * 2.0 + t * t).sqrt())
     large = log(x) + 0.6931471805599453
-    return where(x > 2.0 ** (layout(x).mantissa // 2 + 3), large, value)
+    value = where(x > 2.0 ** (layout(x).mantissa // 2 + 3), large, value)
+    return where(x < 1.0, value.like(NAN), value)
 
 
 def atanh(x: Formula) -> Formula:

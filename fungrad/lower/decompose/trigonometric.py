@@ -87,32 +87,17 @@ def _payne_hanek(size: Formula, form: Layout) -> tuple[Formula, Formula]:
     upper, lower = upper ^ flip, lower ^ flip
     unit = 2.0**-width
     fraction = fma(lower.cast(form.dtype), unit, upper.cast(form.dtype)) * unit
-    r = fraction * _HALF_PI[width][0]
+    r = fma(fraction, _HALF_PI[width][0], fraction * _HALF_PI[width][1])
     return where(round_up.differs(0), -r, r), (quadrant + round_up).bitcast(form.signed)
 
 
 def _triple_product(m: Formula, v: list[Formula]) -> tuple[Formula, Formula, Formula]:
-    """Words 1, 2 and 3 from the low end of m * (v0 v1 v2), where the window keeps word 3's multiples of 4 out.
-
-    The product's highest word is dropped: what is wanted is the product modulo 2**(3 words + 4), shifted by the caller.
-    """
+    """The three low words, highest first, of m * (v0 v1 v2)."""
     lows = [m * word for word in v]
-    highs = [multiply_high(m, word) for word in v]
-    one = m.like(1)
-    zero = m.like(0)
-    second = highs[2] + lows[1]
-    carry = where(second < highs[2], one, zero)
-    third = highs[1] + lows[0]
-    carry_third = where(third < highs[1], one, zero)
-    with_carry = third + carry
-    carry_third = carry_third + where(with_carry < third, one, zero)
-    fourth = highs[0] + carry_third
-    # bits: fourth (top 4 of 100 bits count), with_carry, second; move the point to the top of a word
-    width = 8 * m.dtype.itemsize
-    top = (fourth << (width - 4)) | (with_carry >> 4)
-    middle = (with_carry << (width - 4)) | (second >> 4)
-    low = (second << (width - 4)) | (lows[2] >> 4)
-    return top, middle, low
+    highs = [multiply_high(m, word) for word in v[1:]]
+    middle = highs[1] + lows[1]
+    carry = where(middle < highs[1], m.like(1), m.like(0))
+    return highs[0] + lows[0] + carry, middle, lows[2]
 
 
 def multiply_high(a: Formula, b: Formula) -> Formula:
