@@ -105,7 +105,7 @@ def available_cores() -> int:
         count = len({_siblings(number) for number in processors})
     else:
         count = os.cpu_count() or 1
-    return max(1, min(count, math.ceil(_quota())))
+    return max(1, math.ceil(min(count, _quota())))
 
 
 def _siblings(number: int) -> str:

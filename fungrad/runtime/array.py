@@ -6,16 +6,16 @@ NumPy and DLPack, copies, pickles, deletion.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import backends, config, dtypes
 from ..backends.base import host_view
-from ..errors import DeletedArrayError, DTypeError
+from ..errors import DeletedArrayError
 from ..ir.types import Shape, Type, array_type
-from ..ir.value import OPERATORS, Value
+from ..ir.value import Value
 from . import dlpack
 from .alloc import Allocator
 
@@ -102,16 +102,6 @@ class Array(Value):
             backends.get(self.device).synchronize()
         return self
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements."""
-        return self.type.nbytes
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.type.dtype.itemsize
-
     # looking at the value
 
     def _numpy(self) -> np.ndarray:
@@ -165,17 +155,6 @@ class Array(Value):
             raise TypeError(f"only an integer array without axes can be an index, got {self.type}")
         return int(self.item())
 
-    def __len__(self) -> int:
-        if not self.type.shape:
-            raise TypeError("an array without axes has no len()")
-        return self.type.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        if not self.type.shape:
-            raise TypeError("an array without axes cannot be iterated over")
-        index = OPERATORS["getitem"]
-        return (index(self, number) for number in range(self.type.shape[0]))
-
     def __repr__(self) -> str:
         if self.is_deleted():
             return f"Array(<{self._pending.reason}>, shape={self.type.shape}, dtype={self.type.dtype.name})"
@@ -187,8 +166,6 @@ class Array(Value):
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec and self.type.shape == () else format(str(self), spec)
-
-    __hash__ = None  # type: ignore[assignment]  # equality is elementwise
 
     # copies and exchange
 
