@@ -42,7 +42,8 @@ neg = unary(
 abs = unary(
     "abs", NUMBER, np.abs, "The absolute value; the least integer stays itself.", derivative=lambda x, y: sign(x),
     lower=lambda x: x if x.dtype.kind == "u" else operation("abs", x), cheap=True)
-sign = unary("sign", NUMBER, np.sign, "-1, 0 or 1 by the sign of x; NaN stays NaN.", lower=_lower_sign, cheap=True)
+sign = unary("sign", NUMBER, lambda x: np.where(x == 0, x, np.sign(x)), "-1, 0 or 1; NaN and -0 stay as they are.",
+             lower=_lower_sign, cheap=True)
 floor = unary("floor", FLOAT, np.floor, "The greatest whole number that is not above x.", cheap=True)
 ceil = unary("ceil", FLOAT, np.ceil, "The least whole number that is not below x.", cheap=True)
 trunc = unary("trunc", FLOAT, np.trunc, "x without its fraction.", cheap=True)

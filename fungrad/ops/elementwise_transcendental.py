@@ -14,7 +14,7 @@ from ..dtypes import is_float
 from ..ir.expr import Expr, constant, operation, select as select_expr
 from . import special
 from .create import full_like
-from .elementwise_arithmetic import (add, bitwise_and, div, eq, floor, gt, integer_pow, lt, mul, neg, select, sqrt, sub)
+from .elementwise_arithmetic import (add, bitwise_and, div, eq, gt, integer_pow, lt, mul, neg, round, select, sqrt, sub)
 from .elementwise_rows import FLOAT, NUMBER, binary, by_parts, unary
 
 _LN2 = math.log(2)
@@ -80,7 +80,7 @@ erf_inv = unary("erf_inv", FLOAT, special.erf_inv, "The inverse of erf; infinite
                 derivative=lambda x, y: mul(exp(mul(y, y)), 1 / _TWO_OVER_ROOT_PI))
 lgamma = unary("lgamma", FLOAT, special.lgamma, "The logarithm of |gamma(x)|; inf at 0, -1, -2, ...",
                derivative=lambda x, y: digamma(x))
-digamma = unary("digamma", FLOAT, special.digamma, "The derivative of lgamma; NaN at 0, -1, -2, ...",
+digamma = unary("digamma", FLOAT, special.digamma, "The derivative of lgamma; infinite at 0, NaN at -1, -2, ...",
                 derivative=lambda x, y: trigamma(x))
 
 _TRIGAMMA_SHIFT = 8
@@ -105,7 +105,7 @@ def trigamma(x: Any) -> Any:
         series = add(mul(series, square), coefficient)
     tail = mul(inverse, add(mul(inverse, 0.5), add(mul(series, square), 1.0)))
     positive_value = add(total, tail)
-    sine = sin(mul(sub(x, floor(x)), math.pi))   # its square has period 1; a small argument keeps it accurate
+    sine = sin(mul(sub(x, round(x)), math.pi))   # its square has period 1; a small argument keeps it accurate
     reflected = sub(div(math.pi ** 2, mul(sine, sine)), positive_value)
     return select(reflect, reflected, positive_value)
 

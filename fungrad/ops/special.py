@@ -56,13 +56,15 @@ _DIGAMMA_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1
 
 def _digamma(x: float) -> float:
     """Reflection below 0, recurrence up to 10, then the asymptotic series: Abramowitz and Stegun 6.3.5, .7 and .18."""
-    if math.isnan(x) or x == -math.inf or (x <= 0 and x == math.floor(x)):
+    if x == 0:
+        return -math.copysign(math.inf, x)
+    if math.isnan(x) or x == -math.inf or (x < 0 and x == math.floor(x)):
         return math.nan
     if x == math.inf:
         return x
     if x < 0:
-        fraction = x - math.floor(x)
-        return _digamma(1 - x) - math.pi / math.tan(math.pi * fraction)
+        from_whole = x - math.floor(x + 0.5)   # the tangent has period 1; a small argument keeps it accurate
+        return _digamma(1 - x) - math.pi / math.tan(math.pi * from_whole)
     shift = 0.0
     while x < 10:
         shift -= 1 / x
