@@ -10,11 +10,28 @@ import numpy as np
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Type:
-    """An array's shape and element type; printed `float32[2,3]`."""
+    """An array's shape and element type; printed `float32[2,3]`. Equal types are one object, so comparing is cheap."""
+
+    __slots__ = ("shape", "dtype")
     shape: Shape
     dtype: np.dtype
+    _interned: dict[tuple[Shape, np.dtype], Type] = {}
+
+    def __new__(cls, shape: Shape, dtype: np.dtype) -> Type:
+        found = cls._interned.get((shape, dtype))
+        if found is None:
+            found = object.__new__(cls)
+            object.__setattr__(found, "shape", tuple(int(extent) for extent in shape))
+            object.__setattr__(found, "dtype", np.dtype(dtype))
+            found = cls._interned.setdefault((found.shape, found.dtype), found)
+        return found
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Type is immutable")
+
+    def __reduce__(self) -> tuple:
+        return Type, (self.shape, self.dtype)
 
     @property
     def rank(self) -> int:
@@ -35,16 +52,13 @@ class Type:
     __repr__ = __str__
 
     def with_shape(self, shape: Shape) -> Type:
-        return array_type(shape, self.dtype)
+        return Type(shape, self.dtype)
 
     def with_dtype(self, dtype: np.dtype) -> Type:
-        return array_type(self.shape, dtype)
+        return Type(self.shape, dtype)
 
 
-@lru_cache(maxsize=4096)
-def array_type(shape: Shape, dtype: np.dtype) -> Type:
-    """The type with this shape and element type, shared between equal calls."""
-    return Type(shape, dtype)
+array_type = Type
 
 
 @dataclass(frozen=True, slots=True)
