@@ -7,11 +7,12 @@ Names are JAX's where JAX has the thing. This file is the public surface and the
 """
 from __future__ import annotations
 
-from . import lax, nn, numpy, random, tree
+from . import numpy, random, tree
 from .config import settings
 from .ir.value import OPERATORS
 from .ir.value import Value as Array
 from .numpy.operators import TABLE
+from .runtime.devices import block_until_ready, device_get, device_put, devices
 from .trace import set_base_trace
 from .transforms import lazy
 from .transforms.api import (ShapeDtypeStruct, eval_shape, grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp,

@@ -111,15 +111,15 @@ class Jitted:
         assert executable is not None
         if entry.traced.captured:
             leaves.extend(entry.traced.captured)   # type: ignore[arg-type]  # arrays, outside every transform
-        results = executable(leaves, entry.donated) if entry.donated else executable(leaves)
-        return tree.unflatten(entry.out_tree, results)
+        return tree.unflatten(entry.out_tree, executable.call(leaves))
 
     # ---- misses -----------------------------------------------------------------------------------------------------
 
     def _compile(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any],
                  structure: tree.TreeDef, static: tuple[Any, ...], has_keywords: bool) -> Entry:
         entry = self._trace(args, kwargs, leaves, structure, static, has_keywords)
-        entry.executable = compile_program(entry.traced.program, key[-1], entry.traced.locations)
+        entry.executable = compile_program(entry.traced.program, key[-1], frozenset(entry.donated),
+                                           function_name(self._function), entry.location)
         return self._entries.setdefault(key, entry)
 
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any], structure: tree.TreeDef,
@@ -241,7 +241,8 @@ class Jitted:
         """The compiled program for these arguments (compiled now if it was not yet), without running it."""
         traced = self.trace(*args, **kwargs)
         with active(None):
-            return compile_program(traced.program, self._device or config.get("device"), traced.locations)
+            return compile_program(traced.program, self._device or config.get("device"),
+                                   name=function_name(self._function))
 
     def clear_cache(self) -> None:
         """Forget every signature."""

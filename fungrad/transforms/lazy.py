@@ -148,7 +148,8 @@ def _run_group(arrays: list[Array], device: str) -> None:
     builder = _ProgramBuilder(device)
     outputs = tuple([builder.node_of(result) for _, result in unfinished])
     with active(None):
-        executable = compile_program(program(tuple(builder.input_types), outputs), device, builder.locations)
+        executable = compile_program(program(tuple(builder.input_types), outputs), device, name="pending operations",
+                                     origin=user_location())
         values = executable(builder.inputs)
     for (array, result), value in zip(unfinished, values, strict=True):
         array._fill(value._address, value._owner)
