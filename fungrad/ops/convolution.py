@@ -7,7 +7,9 @@ are those of JAX's `lax/convolution.py`: swap the roles of batch and feature axe
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,13 +31,13 @@ from ..ir.expr import (
     select,
 )
 from ..ir.primitive import Linear, Primitive, Zero, declare
-from ..ir.types import Type, array_type
+from ..ir.types import Shape, Type, array_type
 from ..trace import bind
 from .contract import check_product_types, product_accumulation
 from .create import full
 from .linear import reshape, transpose
 from .rules import add_tangents, is_zero, move_axis
-from .slicing import flip, pad_p
+from .slicing import flip, pad, pad_p, slice_
 
 Extents = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
@@ -316,7 +318,101 @@ def conv(lhs: Any, rhs: Any, *, strides: Extents | None = None, padding: Padding
     channels are split into G groups that do not see one another. batch_group_count: the same over the batch, N.
     """
     ones = (1,) * (lhs.ndim - 2)
-    return bind(conv_p, lhs, rhs, strides=strides or ones, padding=padding or ((0, 0),) * len(ones),
-                lhs_dilation=lhs_dilation or ones, rhs_dilation=rhs_dilation or ones,
-                feature_group_count=feature_group_count, batch_group_count=batch_group_count,
-                dtype=promote(lhs.dtype, rhs.dtype) if dtype is None else dtype)
+    params = {"strides": strides or ones, "padding": padding or ((0, 0),) * len(ones),
+              "lhs_dilation": lhs_dilation or ones, "rhs_dilation": rhs_dilation or ones,
+              "feature_group_count": feature_group_count, "batch_group_count": batch_group_count,
+              "dtype": promote(lhs.dtype, rhs.dtype) if dtype is None else dtype}
+    if any(spread > 1 for spread in params["lhs_dilation"]):
+        result = conv_p.type(lhs.type, rhs.type, **params)
+        if result.size and lhs.size and rhs.size:
+            return _dilated_conv(lhs, rhs, result.shape, params)
+    return bind(conv_p, lhs, rhs, **params)
+
+
+@dataclass(frozen=True, slots=True)
+class _Phases:
+    """How one axis with `spread` > 1 is convolved without holes: each of the `spread` phases of the result sees every
+    spread-th tap of the kernel, so the phases are further features of a convolution with `taps` taps (sub-pixel
+    convolution, Shi et al. 2016). The first `skip` results of the phases side by side are not asked for."""
+    spread: int
+    taps: int
+    padding: tuple[int, int]
+    skip: int
+
+
+def _phases(extent: int, kernel: int, count: int, low: int, spread: int) -> _Phases:
+    """Tap k = spread * m + spread - 1 - r meets x[a + m - whole] at position spread * a + r - skip."""
+    skip = (spread - 1 - low) % spread
+    whole = (low + skip) // spread
+    taps = -(-kernel // spread)
+    positions = -(-(count + skip) // spread)
+    return _Phases(spread, taps, (whole, positions - extent - whole + taps - 1), skip)
+
+
+def _dilated_conv(lhs: Any, rhs: Any, shape: Shape, params: dict[str, Any]) -> Any:
+    """A convolution of an operand with holes (a transposed convolution) that does not multiply the holes, where it can.
+
+    An axis with one tap is convolved without holes and spread afterwards; one with more taps by phases. Sums have
+    further zero terms, so that an infinite operand makes NaN in the other phases of its result, too.
+    """
+    strides, padding, spreads = list(params["strides"]), list(params["padding"]), list(params["lhs_dilation"])
+    holes: list[tuple[int, int, int]] = [(0, 0, 0)] * lhs.ndim
+    phases: dict[int, _Phases] = {}
+    for a, spread in enumerate(spreads):
+        if spread == 1 or strides[a] != 1 or params["rhs_dilation"][a] != 1:
+            continue
+        kernel, low = rhs.shape[2 + a], padding[a][0]
+        if kernel == 1:
+            holes[2 + a] = (low, padding[a][1], spread - 1)
+            spreads[a], padding[a] = 1, (0, 0)
+            continue
+        phase = _phases(lhs.shape[2 + a], kernel, shape[2 + a], low, spread)
+        if phase.taps < kernel:
+            phases[a] = phase
+            spreads[a], padding[a] = 1, phase.padding
+    params = params | {"padding": tuple(padding), "lhs_dilation": tuple(spreads)}
+    if phases:
+        rhs = _phase_kernel(rhs, phases)
+    result = bind(conv_p, lhs, rhs, **params)
+    if phases:
+        result = _interleaved(result, shape, phases, [a for a in range(len(spreads)) if any(holes[2 + a])])
+    return pad(result, full((), 0, result.dtype), tuple(holes))
+
+
+def _phase_kernel(rhs: Any, phases: dict[int, _Phases]) -> Any:
+    """(O, I, k...) -> (O * phases, I, taps...): the taps of each phase."""
+    rank = rhs.ndim - 2
+    config = [(0, 0, 0), (0, 0, 0)]
+    split: list[int] = list(rhs.shape[:2])
+    tap_axes, phase_axes = [], []
+    for a in range(rank):
+        phase = phases.get(a)
+        config.append((0, 0, 0) if phase is None else (0, phase.taps * phase.spread - rhs.shape[2 + a], 0))
+        tap_axes.append(len(split))
+        split.append(rhs.shape[2 + a] if phase is None else phase.taps)
+        if phase is not None:
+            phase_axes.append(len(split))
+            split.append(phase.spread)
+    padded = reshape(pad(rhs, full((), 0, rhs.dtype), tuple(config)), tuple(split))
+    moved = transpose(flip(padded, tuple(phase_axes)), (0, *phase_axes, 1, *tap_axes))
+    features = rhs.shape[0] * math.prod(p.spread for p in phases.values())
+    return reshape(moved, (features, rhs.shape[1], *(split[a] for a in tap_axes)))
+
+
+def _interleaved(result: Any, shape: Shape, phases: dict[int, _Phases], with_holes: Sequence[int]) -> Any:
+    """(N, O * phases, a...) -> (N, O, spatial...): the phases side by side again."""
+    order = sorted(phases)
+    spreads = [phases[a].spread for a in order]
+    batch, features, *places = result.shape
+    split = reshape(result, (batch, features // math.prod(spreads), *spreads, *places))
+    permutation = [0, 1]
+    merged = [batch, features // math.prod(spreads)]
+    for a, extent in enumerate(places):
+        permutation.append(2 + len(order) + a)
+        if a in phases:
+            permutation.append(2 + order.index(a))
+        merged.append(extent * phases[a].spread if a in phases else extent)
+    whole = reshape(transpose(split, tuple(permutation)), tuple(merged))
+    first = [phases[a].skip if a in phases else 0 for a in range(len(places))]
+    limit = [merged[2 + a] if a in with_holes else first[a] + shape[2 + a] for a in range(len(places))]
+    return slice_(whole, (0, 0, *first), (*merged[:2], *limit))

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings, strategies as st
 from fungrad.errors import DTypeError, ShapeError
 from fungrad.ir.types import array_type
 from fungrad.ops.convolution import conv, conv_p, convolved_extents
+from fungrad.trace import trace_program
 from tests.ops.eager import run
 from tests.ops.helpers import assert_same, check_batch, check_jvp, check_lower, check_transpose, reference
 
@@ -62,6 +63,26 @@ def test_batch_on_random_convolutions(case, data):
         return shape if axis is None else (*shape[:axis], 3, *shape[axis:])
     a, b = _arrays(with_axis(lhs, lhs_axis), with_axis(rhs, rhs_axis))
     check_batch(conv_p, a, b, axes=(lhs_axis, rhs_axis), **params)
+
+
+@settings(max_examples=40, deadline=None)
+@given(convolutions())
+def test_operands_with_holes_are_convolved_by_phases(case):
+    lhs, rhs, params = case
+    a, b = _arrays(lhs, rhs)
+    assert_same(run(conv, a, b, **params), reference(conv_p, a, b, **params))
+
+
+def test_a_transposed_convolution_multiplies_no_holes():
+    def primitives(kernel):
+        params = PLAIN | {"lhs_dilation": (2,), "padding": ((1, 1),)}
+        x = array_type((1, 1, 5), F64)
+        traced = trace_program(lambda x, w: [conv(x, w, **params)], [x, array_type((1, 1, kernel), F64)])
+        return [n for n in traced.program if n.primitive is conv_p]
+    for kernel, features, taps in ((1, 1, 1), (3, 2, 2), (4, 2, 2)):
+        node, = primitives(kernel)
+        assert node.param("lhs_dilation") == (1,)
+        assert node.operands[1].type.shape == (features, 1, taps)
 
 
 def test_jvp():
