@@ -8,7 +8,7 @@ import numpy as np
 from .. import backends, config, tree
 from ..ir.value import OPERATORS, Value
 from ..trace import Tracer
-from .array import Array
+from .array import Array, from_numpy
 
 
 def devices() -> tuple[str, ...]:
@@ -29,7 +29,7 @@ def _move(leaf: Any, device: str) -> Any:
         return leaf
     value = leaf if isinstance(leaf, Value) else OPERATORS["asarray"](leaf)
     if isinstance(value, Array) and value.device != device:
-        return Array.from_numpy(np.asarray(value), device)
+        return from_numpy(np.asarray(value), device)
     return value
 
 

@@ -18,7 +18,7 @@ from ..errors import user_location
 from ..ir.program import Program
 from ..ir.types import Type, array_type
 from ..ir.value import OPERATORS, Value
-from ..runtime.array import Array
+from ..runtime.array import Array, from_numpy
 from ..runtime.compile import compile as compile_program
 from ..runtime.executable import Executable
 from ..trace import Traced, Tracer, active, is_base, trace_program
@@ -266,7 +266,7 @@ def _to_array(leaf: Any) -> Array:
     if isinstance(leaf, Array):
         return leaf
     if type(leaf) in _SCALAR_TYPES:
-        return Array.from_numpy(np.asarray(leaf, of_scalar(leaf)))
+        return from_numpy(np.asarray(leaf, of_scalar(leaf)))
     return OPERATORS["asarray"](leaf)
 
 

@@ -21,7 +21,7 @@ from ..ir.program import Node, input_node, node, program, result_node
 from ..ir.types import Type
 from ..ir.value import Value
 from ..runtime import array as array_module
-from ..runtime.array import Array
+from ..runtime.array import Array, from_numpy
 from ..runtime.compile import compile as compile_program
 from ..trace import Trace, Tracer, active, leak_error
 
@@ -244,7 +244,7 @@ class _ProgramBuilder:
         scalar = self._scalars.get(literal)
         if scalar is None:
             host = np.frombuffer(literal.bits, literal.dtype).reshape(())
-            scalar = self._scalars[literal] = self._new_input(Array.from_numpy(host, self.device))
+            scalar = self._scalars[literal] = self._new_input(from_numpy(host, self.device))
         if not type.shape:
             return scalar
         return node(PRIMITIVES["broadcast"], (scalar,), {"shape": type.shape, "axes": ()}, type)
