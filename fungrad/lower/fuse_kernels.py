@@ -16,6 +16,7 @@ from ..ir.expr import (TRUE, Axis, Buffer, Expr, axis as axis_expr, conjunction,
 from ..ir.kernel import Kernel, Nest
 from ..ir.target import Target
 from ..ir.types import Type, array_type
+from .fuse_arrange import arrange
 from .fuse_axes import split_axes
 from .fuse_groups import Group
 from .fuse_stages import Stage
@@ -87,9 +88,11 @@ class KernelBuilder:
         for stage in self.group.stages:
             self._stage(stage)
         outer, nests = split_axes(tuple(self.outer.values()), self.nests, self.simplify, canonical_axis)
-        kind = "contraction" if self.group.kind == "contraction" else "nests"
+        kind, scratch = "contraction" if self.group.kind == "contraction" else "nests", tuple(self.scratch)
+        if kind == "nests":
+            outer, nests, scratch = arrange(outer, nests, scratch, self.simplify, canonical_axis, canonical_buffer)
         kernel = Kernel(self._name(), tuple([self.global_of[b] for b in self.outputs]),
-                        tuple([self.global_of[b] for b in self.inputs]), tuple(self.scratch),
+                        tuple([self.global_of[b] for b in self.inputs]), scratch,
                         outer, tuple(nests), kind=kind, reasons=tuple(self.group.reasons))
         return intern_kernel(kernel), tuple(self.outputs), tuple(self.inputs)
 

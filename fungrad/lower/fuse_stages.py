@@ -30,6 +30,7 @@ MAX_DEPTH = 48         # of inlining: bounds recursion and code size
 CONTRACTION_REUSE = 4  # how often a contraction's packing evaluates an operand's element, at a guess
 MIN_CONTRACTION = 4096  # multiply-adds below which a sum of products is an ordinary reduction
 MIN_CONTRACTED = 4
+MAX_MERGED = 32        # points of an inner reduction that is merged into the one that reads it
 
 
 @dataclass(slots=True, eq=False)
@@ -157,11 +158,14 @@ def choose_stages(program: Program) -> dict[Node, str]:
     outputs = set(program.outputs)
     needed = {operand for node in nodes if node.primitive.traits & {"loops", "barrier"} for operand in node.operands}
     chosen: dict[Node, str] = {}
+    heavy: set[Node] = set()
     cost: dict[Node, int] = {}
     depth: dict[Node, int] = {}
     pending: dict[Node, bool] = {}   # holds a reduction that only this value reads
+    follows: dict[Node, bool] = {}   # reads a reduction
     for node in nodes:
         cost[node], depth[node], pending[node] = 0, 0, False
+        follows[node] = any(follows[operand] or operand in heavy for operand in node.operands)
         if node.primitive is INPUT:
             continue
         inlined = [operand for operand in node.operands if operand not in chosen]
@@ -176,7 +180,10 @@ def choose_stages(program: Program) -> dict[Node, str]:
             cost[node], depth[node] = total, deepest     # its results are the values
             continue
         factor = uses[node] / max(node.type.size, 1) if isinstance(node.type, Type) else 1.0
-        if own.combine and _merges(node, own.combine, consumers):
+        if own.reduces:
+            heavy.add(node)
+        if own.combine and (own.reduced <= MAX_MERGED and not follows[node] or "contraction" in node.primitive.traits) \
+                and _merges(node, own.combine, consumers):
             own = Profile(0, False)           # inlined into the one reduction that reads it
         reason = _reason(node, own, total, deepest, holds, len(consumers[node]), factor)
         if node in outputs:
