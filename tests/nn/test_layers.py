@@ -90,7 +90,8 @@ def convolve(x: np.ndarray, kernel: np.ndarray, strides: tuple[int, int], pads: 
                        j * strides[1]:j * strides[1] + size[1]:dilation[1]]
             for g in range(groups):
                 own = slice(g * outputs, (g + 1) * outputs)
-                result[:, i, j, own] = np.einsum("bhwi,hwio->bo", window[..., g * inputs:(g + 1) * inputs], kernel[..., own])
+                part = window[..., g * inputs:(g + 1) * inputs]
+                result[:, i, j, own] = np.einsum("bhwi,hwio->bo", part, kernel[..., own])
     return result
 
 
