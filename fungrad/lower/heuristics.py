@@ -48,6 +48,9 @@ class Chooser:
 
     def choose(self) -> tuple[Opt, ...]:
         self.merge_groups()
+        self.step("absorb")
+        if self.vectorize_outer():
+            return tuple(self.opts)
         self.fuse_outer()
         for number in range(len(self.plan.groups)):
             self.order(number)
@@ -61,6 +64,29 @@ class Chooser:
         while number < len(self.plan.groups) - 1:
             if not self.step("merge", number):
                 number += 1
+
+    def vectorize_outer(self) -> bool:
+        """Points of the last outer axis side by side, where rows are short or memory runs along that axis."""
+        plan = self.plan
+        if not plan.outer or len(plan.groups) < 2:
+            return False
+        last = max(plan.outer, key=lambda a: sum(self.runs(group, a) for group in plan.groups))
+        inner = sum(max((self.runs(group, a) for a in group.axes), default=0.0) for group in plan.groups)
+        longest = max((_points(group.axes) for group in plan.groups), default=1)
+        lanes = min(self.lanes(group, last) for group in plan.groups)
+        short = longest <= lanes // 2
+        along = sum(self.runs(group, last) for group in plan.groups) > inner
+        if lanes < 4 or last.extent < lanes or not (short or along) or longest * lanes * 8 > self.target.caches[1]:
+            return False
+        self.step("vectorize", -1, last.name, lanes)
+        if self.work() >= PARALLEL_WORK:
+            self.step("parallel", -1)
+        return True
+
+    def runs(self, group: Group, a: Axis) -> float:
+        """How many accesses of a group to global memory are consecutive along an axis."""
+        return sum(1.0 for access in self.facts(group).accesses
+                   if access.buffer.scope == "global" and access.form.coefficient(a) == 1)
 
     def fuse_outer(self) -> None:
         """All outer axes become one."""
@@ -185,13 +211,12 @@ class Chooser:
 
     def work(self) -> int:
         """Element-operations of the whole kernel."""
-        outer = 1
-        for a in self.plan.outer:
-            outer *= a.extent
-        total = 0
-        for group in self.plan.groups:
-            points = 1
-            for a in group.axes:
-                points *= a.extent
-            total += points * max(self.facts(group).operations, 1)
-        return outer * total
+        return _points(self.plan.outer) * sum(
+            _points(group.axes) * max(self.facts(group).operations, 1) for group in self.plan.groups)
+
+
+def _points(axes: tuple[Axis, ...]) -> int:
+    total = 1
+    for a in axes:
+        total *= a.extent
+    return total

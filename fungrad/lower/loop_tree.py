@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..ir.expr import TRUE, Axis, Buffer, Expr, axis, constant, index_constant, load, operation
+from ..ir.expr import TRUE, Axis, Buffer, Expr, axis, constant, index_constant, load, operation, substitute
 from ..ir.kernel import If, Loop, Statement, Store
 from ..ir.types import array_type
 from .instructions import identity
@@ -59,8 +59,10 @@ def nested(axes: Sequence[Axis], body: Body) -> Body:
     return body
 
 
-def build(plan: Plan) -> tuple[Body, tuple[Buffer, ...]]:
-    """The loop tree of a plan and the register buffers that it uses."""
+def build(plan: Plan, scratch: tuple[Buffer, ...]) -> tuple[Body, tuple[Buffer, ...]]:
+    """The loop tree of a plan, and its scratch and register buffers."""
+    if plan.vector is not None:
+        return side_by_side(plan, scratch)
     builder = Builder()
     body: Body = ()
     for group in plan.groups:
@@ -68,13 +70,56 @@ def build(plan: Plan) -> tuple[Body, tuple[Buffer, ...]]:
     body = nested(plan.outer[1:], body)
     if plan.outer:
         body = (Loop(plan.outer[0], body, "parallel" if plan.parallel else "serial"),)
-    return body, tuple(builder.registers)
+    return body, scratch + tuple(builder.registers)
+
+
+def side_by_side(plan: Plan, scratch: tuple[Buffer, ...]) -> tuple[Body, tuple[Buffer, ...]]:
+    """Points of an outer axis as lanes: every scratch buffer gets a dimension of lanes, every loop inside stays serial."""
+    vector, lanes = plan.vector, plan.lanes
+    assert vector is not None
+    lane = Axis(vector.name + "_lane", lanes)
+    wide = {b: Buffer(b.name, array_type((*b.type.shape, lanes), b.type.dtype), b.scope) for b in scratch}
+    builder = Builder(lane=lane)
+    body: Body = ()
+    for group in plan.groups:
+        body += builder.group(replace(group, writes=tuple(_widen(write, wide, lane) for write in group.writes)))
+    others = [a for a in plan.outer if a is not vector]
+    chunks, total = -(-vector.extent // lanes), 1
+    for a in others:
+        total *= a.extent
+    flat = Axis("".join(a.name for a in others) + vector.name, total * chunks)
+    chunk = operation("rem", axis(flat), index_constant(chunks))
+    position = operation("add", times(chunk, lanes), axis(lane))
+    by, stride = {vector: position}, total * chunks
+    for a in others:
+        stride //= a.extent
+        by[a] = operation("rem", operation("div", axis(flat), index_constant(stride)), index_constant(a.extent))
+    body = replace_in(body, by)
+    if vector.extent % lanes:
+        body = (If(operation("lt", position, index_constant(vector.extent)), body),)
+    body = (Loop(lane, body, "vector"),)
+    return (Loop(flat, body, "parallel" if plan.parallel else "serial"),), tuple(wide.values()) + tuple(builder.registers)
+
+
+def _widen(write: Write, wide: dict[Buffer, Buffer], lane: Axis) -> Write:
+    """A write whose scratch buffers hold an element for each lane."""
+    def widened(e: Expr) -> Expr | None:
+        if e.op != "load" or e.attribute not in wide:
+            return None
+        *index, valid = (substitute(operand, widened) for operand in e.operands)
+        return load(wide[e.attribute], (*index, axis(lane)), valid)
+
+    index = tuple(substitute(i, widened) for i in write.index)
+    target = wide.get(write.target, write.target)
+    return replace(write, target=target, index=(*index, axis(lane)) if write.target in wide else index,
+                   value=substitute(write.value, widened), valid=substitute(write.valid, widened))
 
 
 @dataclass(slots=True)
 class Builder:
-    """Builds the loops of groups; collects the register buffers it makes."""
+    """Builds the loops of groups; collects the register buffers it makes. `lane`: the lanes that all groups run in."""
     registers: list[Buffer] = field(default_factory=list)
+    lane: Axis | None = None
 
     def register(self, write: Write, shape: tuple[int, ...]) -> Buffer:
         buffer = Buffer(f"sum{len(self.registers)}", array_type(shape, write.target.type.dtype), "register")
@@ -86,6 +131,8 @@ class Builder:
             return self.tiled(group)
         if not group.reduced:
             return self.map(group)
+        if self.lane is not None:
+            return self.in_lanes(group, self.lane)
         if group.vector is None or group.vector in group.reduced:
             return self.along(group)
         return self.streamed(group) if group.rows else self.across(group)
@@ -199,6 +246,22 @@ class Builder:
         for write, buffer in sums.items():
             body += self.fold(write, buffer, unroll, group.lanes)
         return self.around(group, group.kept, body)
+
+    def in_lanes(self, group: Group, lane: Axis) -> Body:
+        """Reductions inside a vector loop: one accumulator a lane."""
+        shape, place = (lane.extent,), (axis(lane),)
+        sums = {write: self.register(write, shape) for write in group.writes if write.reduced}
+        body: Body = tuple(Store(buffer, place, start_value(write)) for write, buffer in sums.items())
+        inner: Body = ()
+        for write in group.writes:
+            if write in sums:
+                inner += guarded(write.valid, (Store(sums[write], place, write.value, write.combine),))
+            else:
+                inner += store(write)
+        body += nested([a for a in group.axes if a in group.reduced], inner)
+        for write, buffer in sums.items():
+            body += finish(write, Store(write.target, write.index, load(buffer, place)))
+        return nested(group.kept, body)
 
     def accumulate(self, group: Group, sums: dict[Write, Buffer]) -> Body:
         vector = group.vector

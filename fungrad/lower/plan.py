@@ -8,9 +8,10 @@ An Opt (`ir/kernel.py`) is a name and arguments. A group is given by its number,
 
     merge(g)                    groups g and g+1 become one loop nest
     inline(g)                   the values that group g writes to scratch are computed where they are read
+    absorb()                    the loops of the only group and the outer ones are scheduled together
     reorder(g, names...)        the order of the loops, outermost first
     fuse(g, a, b)               adjacent axes a, b become one axis (g = -1: outer axes)
-    vectorize(g, a, lanes)      axis a becomes the innermost loop, in vectors
+    vectorize(g, a, lanes)      axis a becomes the innermost loop, in vectors (g = -1: points of the outer axis a side by side)
     unroll(g, count)            count vectors an iteration (of a reduction: count accumulators)
     tile(g, a, rows)            loop over `rows` values of axis a inside the vector loop's block (transposes)
     parallel(g, block)          the group's outermost axis runs in parallel, in blocks of this size (g = -1: the outer axes)
@@ -74,10 +75,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """See the module's text. `parallel`: whether the outer axes run in parallel."""
+    """See the module's text. `parallel`: whether the outer axes run in parallel. `vector`: the outer axis that is lanes."""
     outer: tuple[Axis, ...]
     groups: tuple[Group, ...]
     parallel: bool = False
+    vector: Axis | None = None
+    lanes: int = 1
 
     def with_group(self, number: int, *groups: Group) -> Plan:
         return replace(self, groups=self.groups[:number] + groups + self.groups[number + 1:])
@@ -184,8 +187,8 @@ def make_plan(kernel: Kernel) -> Plan:
         reduced = _axes(nest.reduce_axes, taken, local)
         write = rewrite(_write(nest), local)
         groups.append(Group(kept + reduced, (replace(write, reduced=frozenset(reduced)),)))
-    if len(groups) == 1:   # one nest: its loops and the outer ones are scheduled together
-        return Plan((), (replace(groups[0], axes=outer + groups[0].axes),))
+    if all(not group.axes for group in groups) and groups:   # plain stores at every point of the outer axes
+        return Plan(outer, (Group((), tuple(write for group in groups for write in group.writes)),))
     return Plan(outer, tuple(groups))
 
 
@@ -210,8 +213,8 @@ def apply(plan: Plan, opt: Opt) -> Plan:
     """One step. Raises ScheduleError where it does not apply."""
     if opt.name not in OPTS:
         raise ScheduleError(f"there is no step {opt.name!r}; there are {', '.join(OPTS)}")
-    number = opt.arguments[0]
-    if not (0 <= number < len(plan.groups) or (number == -1 and opt.name in ("fuse", "parallel"))):
+    number = opt.arguments[0] if opt.arguments else 0
+    if not (0 <= number < len(plan.groups) or (number == -1 and opt.name in ("fuse", "parallel", "vectorize"))):
         raise ScheduleError(f"{opt}: the kernel has {len(plan.groups)} groups")
     return OPTS[opt.name](plan, *opt.arguments)
 
@@ -228,8 +231,10 @@ def _fuse(plan: Plan, number: int, first: str, second: str) -> Plan:
           b: operation("rem", axis(made), index_constant(b.extent))}
     merged = axes[:place] + (made,) + axes[place + 2:]
     if number == -1:
+        if plan.vector in (a, b):
+            raise ScheduleError(f"{a} and {b} cannot be one loop")
         groups = tuple(replace(g, writes=tuple(rewrite(w, by) for w in g.writes)) for g in plan.groups)
-        return Plan(merged, groups, plan.parallel)
+        return replace(plan, outer=merged, groups=groups)
     group = plan.groups[number]
     if (a in group.reduced) != (b in group.reduced) or group.vector in (a, b):
         raise ScheduleError(f"{a} and {b} cannot be one loop")
@@ -246,10 +251,26 @@ def _reorder(plan: Plan, number: int, *names: str) -> Plan:
     return plan.with_group(number, replace(group, axes=axes))
 
 
+def _absorb(plan: Plan) -> Plan:
+    if len(plan.groups) != 1:
+        raise ScheduleError("there are several groups")
+    group = plan.groups[0]
+    if plan.outer and any(write.target.scope != "global" for write in group.writes):
+        raise ScheduleError("scratch values are private to a point of the outer axes")
+    return replace(plan, outer=(), groups=(replace(group, axes=plan.outer + group.axes),))
+
+
 def _vectorize(plan: Plan, number: int, name: str, lanes: int) -> Plan:
-    group = plan.groups[number]
     if lanes < 2 or lanes & (lanes - 1):
         raise ScheduleError(f"{lanes} lanes")
+    if number == -1:
+        found = [a for a in plan.outer if a.name == name]
+        if not found or any(group.vector is not None for group in plan.groups):
+            raise ScheduleError(f"{name} is not an outer axis, or the groups are vectorised")
+        return replace(plan, vector=found[0], lanes=lanes)
+    if plan.vector is not None:
+        raise ScheduleError(f"the outer axis {plan.vector} is vectorised")
+    group = plan.groups[number]
     vector = group.find(name)
     order = tuple(a for a in group.axes if a is not vector) + (vector,)
     return plan.with_group(number, replace(group, axes=order, vector=vector, lanes=lanes))
@@ -371,5 +392,5 @@ def _check_dependences(first: Group, writes: tuple[Write, ...]) -> None:
         raise ScheduleError("the second group overwrites what the first reads")
 
 
-OPTS = {"merge": _merge, "inline": _inline, "reorder": _reorder, "fuse": _fuse, "vectorize": _vectorize,
+OPTS = {"merge": _merge, "inline": _inline, "absorb": _absorb, "reorder": _reorder, "fuse": _fuse, "vectorize": _vectorize,
         "unroll": _unroll, "tile": _tile, "stream": _stream, "parallel": _parallel}

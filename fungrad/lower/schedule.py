@@ -7,6 +7,7 @@ from ..errors import CompilationError
 from ..ir.expr import Axis, Expr, axis, index_constant, operation
 from ..ir.kernel import Kernel, Loop, Opt
 from ..ir.target import Target
+from .contraction import apply as apply_to_contraction, schedule_contraction
 from .heuristics import heuristics
 from .loop_tree import build, replace_in
 from .plan import apply, make_plan
@@ -18,6 +19,8 @@ def schedule(kernel: Kernel, target: Target, opts: tuple[Opt, ...] | None = None
         return schedule_loops(kernel)
     if kernel.kind == "nests":
         return schedule_nests(kernel, target, opts)
+    if kernel.kind == "contraction":
+        return schedule_contraction(kernel, target) if opts is None else apply_to_contraction(kernel, opts)
     raise CompilationError(f"kernel {kernel.name} is of unknown kind {kernel.kind!r}")
 
 
@@ -28,8 +31,8 @@ def schedule_nests(kernel: Kernel, target: Target, opts: tuple[Opt, ...] | None 
     plan = make_plan(kernel)
     for opt in opts:
         plan = apply(plan, opt)
-    body, registers = build(plan)
-    return replace(kernel, body=body, scratch=kernel.scratch + registers, schedule=opts)
+    body, scratch = build(plan, kernel.scratch)
+    return replace(kernel, body=body, scratch=scratch, schedule=opts)
 
 
 def schedule_loops(kernel: Kernel) -> Kernel:
