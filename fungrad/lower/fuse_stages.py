@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..ir.program import INPUT, RESULT, Node, Params, Program, result_node
 from ..ir.types import Type, array_type
 from .cost import expression_cost
 from .define import Definer, axes_for
+from .fuse_fragments import inline_operands, made_of_nothing
 from .index import Simplifier, axes_of, loads_of, subexpressions
 
 CHEAP = 5              # at most this cost: recomputed by every reader
@@ -156,7 +158,8 @@ def choose_stages(program: Program) -> dict[Node, str]:
     consumers = consumers_of(nodes, program.outputs)
     uses = _evaluations(nodes, consumers)
     outputs = set(program.outputs)
-    needed = {operand for node in nodes if node.primitive.traits & {"loops", "barrier"} for operand in node.operands}
+    needed = {operand for node in nodes if node.primitive.traits & {"loops", "barrier"} for operand in node.operands
+              if "barrier" in node.primitive.traits or not made_of_nothing(operand)}
     chosen: dict[Node, str] = {}
     heavy: set[Node] = set()
     cost: dict[Node, int] = {}
@@ -336,7 +339,12 @@ class StageBuilder:
         fragment = fragment_of(node, types)
         result_types = node.type if isinstance(node.type, tuple) else (node.type,)
         results = tuple([self.buffer(type) for type in result_types])
-        operands = tuple([self.buffer_of(operand) for operand in node.operands])
+        kept = [operand for operand in node.operands if operand in self.views or operand in self.definer.buffers]
+        if len(kept) < len(node.operands):
+            fragment = inline_operands(fragment, {
+                buffer: partial(self.definer.element, operand)
+                for buffer, operand in zip(fragment.inputs, node.operands, strict=True) if operand not in kept})
+        operands = tuple([self.buffer_of(operand) for operand in kept])
         self.stages.append(Stage(len(self.stages), results[0], (), None, kind="loops", label=node.primitive.name,
                                  fragment=fragment, operands=operands, results=results))
         if isinstance(node.type, tuple):
