@@ -1,7 +1,7 @@
 """Verifiers: is a value of a stage well formed? Each raises a VerificationError that names the offending part."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,12 @@ from .types import Literal, Type
 
 def check(value: Any) -> Any:
     """Verify a Program, Fused program, Kernel or InstructionList; answer it unchanged."""
-    for kind, checker in ((Program, check_program), (Fused, check_fused), (Kernel, check_kernel),
-                          (InstructionList, check_instructions)):
-        if isinstance(value, kind):
-            checker(value)
-            return value
-    raise TypeError(f"cannot check a {type(value).__name__}")
+    checkers: dict[type, Callable[[Any], None]] = {
+        Program: check_program, Fused: check_fused, Kernel: check_kernel, InstructionList: check_instructions}
+    if type(value) not in checkers:
+        raise TypeError(f"cannot check a {type(value).__name__}")
+    checkers[type(value)](value)
+    return value
 
 
 def _require(condition: bool, message: str, *parts: Any) -> None:

@@ -28,8 +28,20 @@ import numpy as np
 
 from ..dtypes import ALL
 from ..util import toposort
-from .expr import (BOOL, INDEX, OPERATIONS, TRUE, Axis, Buffer, Expr, axis as axis_expr, constant, load, operation,
-                   reduce)
+from .expr import (
+    BOOL,
+    INDEX,
+    OPERATIONS,
+    TRUE,
+    Axis,
+    Buffer,
+    Expr,
+    axis as axis_expr,
+    constant,
+    load,
+    operation,
+    reduce,
+)
 from .instructions import Instruction, InstructionList
 from .kernel import If, Kernel, Loop, Nest, Opt, Statement, Store, While
 from .program import literal_text, param_text
@@ -336,7 +348,7 @@ def parse_kernel(text: str) -> Kernel:
     scanner = Scanner(text)
     kernel = _KernelParser(scanner).kernel()
     if scanner.token:
-        raise scanner.error(f"unexpected {scanner.token!r} after the kernel")
+        raise scanner.error(f"unexpected {scanner.token!r} after the kernel", scanner.position)
     return kernel
 
 

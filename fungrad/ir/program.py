@@ -152,6 +152,8 @@ def param_text(value: Any) -> str:
 def literal_text(value: Literal) -> str:
     """A literal with its type, such as `float32(0.5)`; by its bits if it is not the usual NaN."""
     number = value.value
+    if number != number:
+        number = float("nan")   # without the payload that a NaN from the bits would carry
     if literal(number, value.dtype) == value:
         return f"{value.dtype.name}({number!r})"
     return f"{value.dtype.name}(0x{value.bits[::-1].hex()})"

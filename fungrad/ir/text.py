@@ -32,37 +32,44 @@ _SPACE = re.compile(r"(?:\s|#[^\n]*)*")
 class Scanner:
     """The tokens of a text, one after another. Positions are reported as line numbers."""
 
-    __slots__ = ("text", "position", "token", "kind")
+    __slots__ = ("text", "position", "token", "kind", "before")
 
     def __init__(self, text: str):
         self.text = text
-        self.position = 0
+        self.position = 0     # behind the current token
+        self.before = 0       # behind the token before it
         self.token = ""
         self.kind = ""
         self.advance()
 
     def advance(self) -> str:
         """Answer the current token and go to the next one ("" at the end)."""
-        before = self.token
+        answer = self.token
+        self.before = self.position
         match = _TOKEN.match(self.text, self.position)
         if match is None:
             rest = _SPACE.sub("", self.text[self.position:], count=1)
             if rest:
-                raise self.error(f"unexpected character {rest[0]!r}")
+                raise self.error(f"unexpected character {rest[0]!r}", len(self.text) - len(rest))
             self.token, self.kind = "", "end"
-            return before
+            return answer
         self.position = match.end()
         self.kind = match.lastgroup or ""
         self.token = match.group(self.kind)
-        return before
+        return answer
 
-    def error(self, message: str) -> VerificationError:
-        line = self.text.count("\n", 0, self.position) + 1
+    def error(self, message: str, at: int | None = None) -> VerificationError:
+        """The error for what was just read (or stands at a position), with its line."""
+        line = self.text.count("\n", 0, self.before if at is None else at) + 1
         return VerificationError(f"line {line}: {message}")
+
+    def unexpected(self, wanted: str) -> VerificationError:
+        """The error for the current token."""
+        return self.error(f"expected {wanted}, found {self.token!r}", self.position)
 
     def expect(self, token: str) -> None:
         if self.token != token:
-            raise self.error(f"expected {token!r}, found {self.token!r}")
+            raise self.unexpected(repr(token))
         self.advance()
 
     def accept(self, token: str) -> bool:
@@ -74,12 +81,12 @@ class Scanner:
 
     def name(self) -> str:
         if self.kind != "name":
-            raise self.error(f"expected a name, found {self.token!r}")
+            raise self.unexpected("a name")
         return self.advance()
 
     def integer(self) -> int:
         if self.kind != "number":
-            raise self.error(f"expected a number, found {self.token!r}")
+            raise self.unexpected("a number")
         return int(self.advance(), 0)
 
     def list(self, item: Any, end: str) -> list[Any]:
@@ -221,5 +228,5 @@ def parse_program(text: str) -> Program:
     scanner = Scanner(text)
     result = _ProgramParser(scanner).program()
     if scanner.token:
-        raise scanner.error(f"unexpected {scanner.token!r} after the program")
+        raise scanner.error(f"unexpected {scanner.token!r} after the program", scanner.position)
     return result

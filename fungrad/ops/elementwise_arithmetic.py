@@ -18,10 +18,32 @@ from ..ir.primitive import Linear, Primitive, Zero, declare
 from ..ir.types import Type
 from ..trace import bind
 from .create import full_like
-from .elementwise_rows import (ANY, BITS, FLOAT, INTEGER, NUMBER, Scalar, binary, by_parts, check, differentiable,
-                               rounded, row_type, scalar_like, unary)
-from .rules import (NOT_LINEAR, add_tangents, elementwise_batch, elementwise_lower, instantiate, is_zero, linear_jvp,
-                    zero_tangent)
+from .elementwise_rows import (
+    ANY,
+    BITS,
+    FLOAT,
+    INTEGER,
+    NUMBER,
+    Scalar,
+    binary,
+    by_parts,
+    check,
+    differentiable,
+    rounded,
+    row_type,
+    scalar_like,
+    unary,
+)
+from .rules import (
+    NOT_LINEAR,
+    add_tangents,
+    elementwise_batch,
+    elementwise_lower,
+    instantiate,
+    is_zero,
+    linear_jvp,
+    zero_tangent,
+)
 
 # ---- one operand ----------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from ..dtypes import is_float
 from ..ir.expr import Expr, constant, operation, select as select_expr
 from . import special
 from .create import full_like
-from .elementwise_arithmetic import (add, bitwise_and, div, eq, gt, integer_pow, lt, mul, neg, round, select, sqrt, sub)
+from .elementwise_arithmetic import add, bitwise_and, div, eq, gt, integer_pow, lt, mul, neg, round, select, sqrt, sub
 from .elementwise_rows import FLOAT, NUMBER, binary, by_parts, unary
 
 _LN2 = math.log(2)

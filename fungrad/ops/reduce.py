@@ -11,8 +11,18 @@ import numpy as np
 
 from ..dtypes import accumulation, highest, int32, is_float, is_integer, lowest
 from ..errors import DTypeError, ShapeError
-from ..ir.expr import (BOOL, Axis, Expr, Reader, axis as axis_expr, cast, constant, operation, reduce,
-                       select as select_expr)
+from ..ir.expr import (
+    BOOL,
+    Axis,
+    Expr,
+    Reader,
+    axis as axis_expr,
+    cast,
+    constant,
+    operation,
+    reduce,
+    select as select_expr,
+)
 from ..ir.primitive import Primitive, Rule, Zero, declare
 from ..ir.types import Type, array_type
 from ..trace import bind
@@ -168,7 +178,9 @@ def _arg_lower(combine: str, on_bool: str) -> Rule:
 
 def _declare_arg(name: str, function: Callable[..., Any], combine: str, on_bool: str, doc: str) -> Primitive:
     def batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *, axis: int, dtype: np.dtype) -> Any:
-        return bind(primitive, move_axis(operands[0], axes[0], 0), axis=axis + 1, dtype=dtype), 0
+        mapped = axes[0]
+        assert mapped is not None
+        return bind(primitive, move_axis(operands[0], mapped, 0), axis=axis + 1, dtype=dtype), 0
     primitive = declare(Primitive(name, _arg_type(name), _arg_reference(function), zero_tangent(name), NOT_LINEAR,
                                   batch, _arg_lower(combine, on_bool), doc=doc))
     return primitive

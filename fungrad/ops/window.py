@@ -12,8 +12,21 @@ import numpy as np
 
 from ..dtypes import accumulation
 from ..errors import DTypeError, ShapeError
-from ..ir.expr import (BOOL, TRUE, Axis, Expr, Reader, axis as axis_expr, cast, conjunction, constant, index_constant,
-                       operation, reduce, select)
+from ..ir.expr import (
+    BOOL,
+    TRUE,
+    Axis,
+    Expr,
+    Reader,
+    axis as axis_expr,
+    cast,
+    conjunction,
+    constant,
+    index_constant,
+    operation,
+    reduce,
+    select,
+)
 from ..ir.primitive import Primitive, declare
 from ..ir.types import Shape, Type
 from ..trace import bind
@@ -119,8 +132,9 @@ def _window_sum_reference(y: np.ndarray, *, extents: Shape, strides: Shape, dila
     lead = y.ndim - 2 * rank
     counts, shape = y.shape[lead:lead + rank], y.shape[lead + rank:]
     result = np.zeros((*y.shape[:lead], *extents), accumulation(y.dtype))
+    positions: Any = (..., *_positions(counts, shape, strides, dilation))
     with np.errstate(all="ignore"):
-        np.add.at(result, (..., *_positions(counts, shape, strides, dilation)), y.astype(result.dtype))
+        np.add.at(result, positions, y.astype(result.dtype))
         return result.astype(y.dtype)
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from fungrad.dtypes import ALL, FLOATS, INTEGERS, is_float
 from fungrad.ir.types import array_type, literal
-from fungrad.ops import (  # noqa: F401  (declare their primitives)
-    create, cumulative, elementwise, linear, reduce, slicing, window)
+from fungrad.ops import create, cumulative, elementwise, linear, reduce, slicing, window  # noqa: F401  (declare their primitives)
 
 NUMBERS = (*INTEGERS, *FLOATS)
 BITS = tuple(dtype for dtype in ALL if not is_float(dtype))
@@ -21,8 +20,8 @@ Random = np.random.Generator
 class Case:
     """One way to call a primitive.
 
-    operands(dtype, random): its arrays. dtypes: those it takes. differentiable: operands with a tangent. linear: groups of
-    operands that it is linear in together. dtype_parameters: parameters made from the element type.
+    operands(dtype, random): its arrays. dtypes: those it takes. differentiable: operands with a tangent. linear: groups
+    of operands that it is linear in together. from_dtype: parameters made from the element type.
     """
     primitive: str
     operands: Callable[[np.dtype, Random], tuple[np.ndarray, ...]]
@@ -61,12 +60,13 @@ def arrays(*shapes: tuple[int, ...], low: float = -2,
 
 
 # Where a function of one operand is defined and smooth.
-_DOMAINS = {"log": (0.1, 4), "log2": (0.1, 4), "log1p": (-0.8, 4), "sqrt": (0.1, 4), "rsqrt": (0.1, 4), "cbrt": (0.1, 4),
-            "asin": (-0.9, 0.9), "acos": (-0.9, 0.9), "atanh": (-0.9, 0.9), "acosh": (1.1, 4), "erf_inv": (-0.9, 0.9),
+_DOMAINS = {"log": (0.1, 4), "log2": (0.1, 4), "log1p": (-0.8, 4), "sqrt": (0.1, 4), "rsqrt": (0.1, 4),
+            "cbrt": (0.1, 4), "asin": (-0.9, 0.9), "acos": (-0.9, 0.9), "atanh": (-0.9, 0.9), "acosh": (1.1, 4),
+            "erf_inv": (-0.9, 0.9),
             "lgamma": (0.2, 4), "digamma": (0.2, 4), "tan": (-1.2, 1.2)}
-_SMOOTH = ("abs", "sqrt", "exp", "exp2", "expm1", "log", "log2", "log1p", "rsqrt", "cbrt", "logistic", "sin", "cos", "tan",
-           "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erf_inv", "lgamma",
-           "digamma", "floor", "ceil", "trunc", "round")
+_SMOOTH = ("abs", "sqrt", "exp", "exp2", "expm1", "log", "log2", "log1p", "rsqrt", "cbrt", "logistic", "sin", "cos",
+           "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erf_inv",
+           "lgamma", "digamma", "floor", "ceil", "trunc", "round")
 
 
 def _unary_cases() -> list[Case]:
@@ -140,7 +140,8 @@ def _running_cases() -> list[Case]:
         cases.append(Case("cumsum", array(4, 5), NUMBERS, params, (0,), ((0,),), label=str(axis)))
         cases += [Case(name, array(4, 5), NUMBERS, params, (0,), label=str(axis))
                   for name in ("cumprod", "cummax", "cummin")]
-        cases.append(Case("linear_recurrence", arrays((4, 5), (4, 5)), NUMBERS, params, (0, 1), ((1,),), label=str(axis)))
+        cases.append(Case("linear_recurrence", arrays((4, 5), (4, 5)), NUMBERS, params, (0, 1), ((1,),),
+                          label=str(axis)))
     return cases
 
 

@@ -13,13 +13,20 @@ import fungrad.ops
 import fungrad.transforms
 from fungrad.dtypes import ALL, is_float
 from fungrad.errors import DTypeError, RefusedError
+from fungrad.ir.interpret import interpret
 from fungrad.ir.primitive import PRIMITIVES, TRAITS, Linear, Refused, Zero
 from fungrad.ir.program import node
 from fungrad.ir.types import array_type
+from fungrad.lower.decompose import decompose
+from fungrad.lower.fuse import fuse
+from fungrad.lower.instructions import to_instructions
+from fungrad.lower.pipeline import schedule_kernel
 from fungrad.trace import active
+from tests.backends.native import HOST, Native
+from tests.ir.lowering import case_program
 from tests.ops.cases import CASES, Case
 from tests.ops.eager import EagerTrace, wrap
-from tests.ops.helpers import check_batch, check_jvp, check_lower, check_transpose, reference
+from tests.ops.helpers import assert_same, check_batch, check_jvp, check_lower, check_transpose, reference
 
 for package in (fungrad.ops, fungrad.transforms):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
@@ -74,6 +81,20 @@ def test_reference_has_the_declared_type(case, dtype):
 @pytest.mark.parametrize(("case", "dtype"), TYPED)
 def test_lower_computes_the_reference(case, dtype):
     check_lower(PRIMITIVES[case.primitive], *operands(case, dtype), **case.parameters(dtype))
+
+
+@by_case(CASES)
+def test_compiled_code_computes_the_reference(case):
+    for dtype in {case.dtypes[0], case.dtypes[len(case.dtypes) // 2], case.dtypes[-1]}:
+        p, arrays = case_program(case, dtype)
+        fused = fuse(p, HOST)
+        memory = dict(zip(fused.inputs, map(np.ascontiguousarray, arrays), strict=True))
+        for launch in fused.launches:
+            code = to_instructions(schedule_kernel(decompose(launch.kernel, HOST), HOST), HOST)
+            for slot in launch.slots:
+                memory.setdefault(slot, np.empty(fused.slots[slot].shape, fused.slots[slot].dtype))
+            Native(code)(*[memory[slot] for slot in launch.slots], end=code.parallel_extent)
+        assert_same(memory[fused.outputs[0]], interpret(p, arrays)[0], f"{case} {dtype}")
 
 
 @by_case({case.primitive: case for case in CASES if case.primitive not in ("bitcast", "convert")}.values())

@@ -1,4 +1,4 @@
-"""Elementwise primitives: values against NumPy and SciPy at special points, integer semantics, derivative conventions."""
+"""Elementwise primitives: values against NumPy and SciPy at special points, integers, derivative conventions."""
 from __future__ import annotations
 
 import math
@@ -21,8 +21,9 @@ F16, F32, F64, BF16 = np.dtype("float16"), np.dtype("float32"), np.dtype("float6
 I8, I32, U8, U32 = (np.dtype(name) for name in ("int8", "int32", "uint8", "uint32"))
 
 UNARY = {
-    "neg": np.negative, "abs": np.abs, "sign": lambda x: np.copysign(np.sign(x), x), "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
-    "round": np.rint, "sqrt": np.sqrt, "is_finite": np.isfinite, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
+    "neg": np.negative, "abs": np.abs, "sign": lambda x: np.copysign(np.sign(x), x), "floor": np.floor,
+    "ceil": np.ceil, "trunc": np.trunc, "round": np.rint, "sqrt": np.sqrt, "is_finite": np.isfinite,
+    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
     "log": np.log, "log2": np.log2, "log1p": np.log1p, "rsqrt": lambda x: 1 / np.sqrt(x), "cbrt": np.cbrt,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
@@ -31,8 +32,9 @@ UNARY = {
     "lgamma": lambda x: np.where(np.isinf(x), np.inf, np.where(   # SciPy's overflows at tiny x, where it is -log |x|
         np.abs(x) < 1e-300, -np.log(np.abs(x)), scipy.special.gammaln(x))),
 }
-BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "rem": np.fmod, "max": np.maximum,
-          "min": np.minimum, "pow": np.power, "atan2": np.arctan2, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
+BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "rem": np.fmod,
+          "max": np.maximum, "min": np.minimum, "pow": np.power, "atan2": np.arctan2, "eq": np.equal,
+          "ne": np.not_equal, "lt": np.less,
           "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 
 
@@ -44,7 +46,7 @@ def special_values(dtype: np.dtype) -> np.ndarray:
 
 
 def assert_equal_bits_or_close(actual, expected, dtype, absolute=0.0):
-    """NaN and infinities in the same places, zeros with the same sign, the rest within a few units in the last place."""
+    """NaN and infinities in the same places, zeros with the same sign, the rest within a few units in the last."""
     assert actual.dtype == dtype
     if not is_float(dtype):
         np.testing.assert_array_equal(actual, expected)
@@ -84,7 +86,8 @@ def test_nextafter_steps_like_numpy(dtype):
         expected = np.nextafter(x, y)
     actual = run(elementwise.nextafter, x, y)
     number = ~np.isnan(expected)
-    np.testing.assert_array_equal(actual[number].view(f"u{dtype.itemsize}"), expected[number].view(f"u{dtype.itemsize}"))
+    bits = f"u{dtype.itemsize}"
+    np.testing.assert_array_equal(actual[number].view(bits), expected[number].view(bits))
     assert np.isnan(actual[~number]).all()
 
 
@@ -255,8 +258,9 @@ def test_mul_is_linear_in_one_operand_at_a_time():
 
 
 @pytest.mark.parametrize(("name", "exact", "low", "high"), [
-    ("erf", scipy.special.erf, -6, 6), ("erfc", scipy.special.erfc, -6, 26), ("lgamma", scipy.special.gammaln, -20, 200),
-    ("digamma", scipy.special.digamma, 1e-3, 100), ("digamma", scipy.special.digamma, -9.7, -9.3),
+    ("erf", scipy.special.erf, -6, 6), ("erfc", scipy.special.erfc, -6, 26),
+    ("lgamma", scipy.special.gammaln, -20, 200), ("digamma", scipy.special.digamma, 1e-3, 100),
+    ("digamma", scipy.special.digamma, -9.7, -9.3),
     ("logistic", scipy.special.expit, -700, 700), ("erf_inv", scipy.special.erfinv, -1, 1),
 ])
 def test_references_of_special_functions(name, exact, low, high):
@@ -289,8 +293,9 @@ def test_trigamma(x):
 @pytest.mark.parametrize("dtype", [F16, BF16, F32, I32], ids=str)
 def test_a_python_scalar_takes_the_type_of_the_array(dtype):
     x = np.array([1, 2, 3], dtype)
-    for result in (run(elementwise.add, x, 2), run(elementwise.add, 2, x), run(lambda x: elementwise.max(x, np.int64(2)), x)):
-        assert result.dtype == dtype
+    for function in (lambda x: elementwise.add(x, 2), lambda x: elementwise.add(2, x),
+                     lambda x: elementwise.max(x, np.int64(2))):
+        assert run(function, x).dtype == dtype
     assert run(elementwise.sub, 5, x).astype(int).tolist() == [4, 3, 2]
     assert run(elementwise.select, x > 1, x, 0).astype(int).tolist() == [0, 2, 3]
     assert run(elementwise.select, x > 1, 9, x).astype(int).tolist() == [1, 9, 9]

@@ -94,7 +94,7 @@ def test_bits_reduce_bit_by_bit():
 
 
 def test_axes_are_checked():
-    with pytest.raises(ShapeError, match=r"reduce_max: axes \(2,\) are not distinct axes of an array of shape \(2, 3\)"):
+    with pytest.raises(ShapeError, match=r"reduce_max: axes \(2,\) are not distinct axes of an array"):
         run(reduce.reduce_max, np.ones((2, 3)), axes=(2,))
     assert_same(run(reduce.reduce_max, np.ones((2, 3)), axes=()), np.ones((2, 3)))
 
@@ -154,7 +154,8 @@ def test_running_extrema_keep_nan(name):
 
 def test_running_sums_of_sixteen_bits_are_carried_in_float32():
     x = np.full(4096, 1, F16)
-    assert float(run(cumsum, x, axis=0)[-1]) == 4096 == float(lowered(PRIMITIVES["cumsum"], x, axis=0, reverse=False)[-1])
+    assert float(run(cumsum, x, axis=0)[-1]) == 4096
+    assert float(lowered(PRIMITIVES["cumsum"], x, axis=0, reverse=False)[-1]) == 4096
     small = np.full(3000, 1e-3, BF16)
     assert float(run(cumsum, small, axis=0)[-1]) == pytest.approx(3, rel=1e-2)
 
