@@ -15,9 +15,9 @@ import numpy as np
 from . import dtypes
 from .errors import DTypeError, RefusedError, ShapeError
 from .ir.value import Value
-from .numpy.conversion import as_value, place
-from .numpy.creation import static_int, static_shape
-from .numpy.promotion import broadcast_shape
+from .lax.arguments import static_int, static_shape
+from .lax.conversion import as_value, place
+from .lax.promotion import broadcast_shape
 from .ops import elementwise as ew
 from .ops.bits import threefry2x32
 from .ops.create import full, full_like, iota
