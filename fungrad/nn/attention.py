@@ -103,10 +103,10 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
     included = _included(batch, targets, sources, is_causal, local_window_size, query_seq_lengths,
                          key_value_seq_lengths)
     if mask is not None:
-        mask = _grouped(_four_axes(mask), shared)
-        if mask.dtype.kind != "b":
-            raise DTypeError(f"mask is bool (True: attend), got {mask.dtype}. Give an additive mask as bias=.")
-        included = mask if included is None else included & mask
+        chosen = _grouped(_four_axes(mask), shared)
+        if chosen.dtype.kind != "b":
+            raise DTypeError(f"mask is bool (True: attend), got {chosen.dtype}. Give an additive mask as bias=.")
+        included = chosen if included is None else included & chosen
     if included is not None:
         logits = fnp.where(included, logits, -0.7 * float(np.finfo(np.float32).max))  # finite: a row may be all masked
     weights = softmax(logits, axis=-1).astype(value.dtype)

@@ -6,7 +6,6 @@ Shapes are kept unless a function says otherwise. Integer inputs are computed in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from ..errors import DTypeError, ShapeError
 
 Array = Any      # a fungrad array or a tracer
 ArrayLike = Any  # an Array, a NumPy array or a Python scalar
-Axis = int | Sequence[int] | None
+Axis = int | tuple[int, ...] | None
 
 
 def _floating(x: ArrayLike) -> Array:

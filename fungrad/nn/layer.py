@@ -18,8 +18,8 @@ Cls = TypeVar("Cls", bound=type)
 @dataclass_transform(frozen_default=True)
 def layer(cls: Cls) -> Cls:
     """Class decorator: a frozen dataclass whose instances are static in pytrees."""
-    frozen: Any = dataclass(frozen=True, slots=True)(cls)
-    return tree.register_static(frozen)
+    frozen: Any = tree.register_static(dataclass(frozen=True, slots=True)(cls))
+    return frozen
 
 
 def check_features(name: str, x: Any, features: int) -> None:

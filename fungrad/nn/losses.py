@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -142,5 +141,5 @@ def kl_divergence_with_log_targets(log_predictions: ArrayLike, log_targets: Arra
 
 def smooth_labels(labels: ArrayLike, alpha: float) -> Array:
     """(1 - alpha) * labels + alpha / classes, with the classes in the last axis (https://arxiv.org/abs/1512.00567)."""
-    labels: Any = fnp.asarray(labels)
-    return (1.0 - alpha) * labels + alpha / labels.shape[-1]
+    probabilities: Array = fnp.asarray(labels)
+    return (1.0 - alpha) * probabilities + alpha / probabilities.shape[-1]

@@ -1,7 +1,6 @@
 """Normalisation layers. Statistics of the 16-bit floats are computed in float32; the result has the input's type."""
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from .. import lax, numpy as fnp
@@ -24,7 +23,7 @@ def _affine(params: dict[str, Array], x: Array) -> Array:
     return x + params["bias"] if "bias" in params else x
 
 
-def _moments(x: Array, axes: int | Sequence[int]) -> tuple[Array, Array]:
+def _moments(x: Array, axes: int | tuple[int, ...]) -> tuple[Array, Array]:
     """`x` less its mean over `axes`, and the mean of the squares of that (two passes: no cancellation)."""
     centred = x - fnp.mean(x, axes, keepdims=True)
     return centred, fnp.mean(centred * centred, axes, keepdims=True)

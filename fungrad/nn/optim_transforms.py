@@ -16,7 +16,7 @@ from .functions import Array
 from .schedules import Schedule
 
 Tree = Any
-ScalarOrSchedule = float | Array | Schedule
+ScalarOrSchedule = Any   # a number, a scalar array or a Schedule
 
 
 class GradientTransformation(NamedTuple):
@@ -139,7 +139,8 @@ def scale_by_learning_rate(learning_rate: ScalarOrSchedule, *, flip_sign: bool =
     """Updates times minus the learning rate, a number or a schedule."""
     sign = -1 if flip_sign else 1
     if callable(learning_rate):
-        return scale_by_schedule(lambda count: sign * learning_rate(count))
+        schedule: Schedule = learning_rate
+        return scale_by_schedule(lambda count: sign * schedule(count))
     return scale(sign * learning_rate)
 
 

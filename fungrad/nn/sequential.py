@@ -12,7 +12,6 @@ from .norm import BatchNorm
 from .recurrent import GRUCell, LSTMCell
 
 
-@tree.register_static
 class Sequential:
     """Layers and plain functions applied in order: `y = model(params, x)`.
 
@@ -55,3 +54,6 @@ class Sequential:
             else:
                 x = layer(own, x) if hasattr(layer, "init") else layer(x)
         return x
+
+
+tree.register_static(Sequential)
