@@ -21,11 +21,15 @@ from fungrad.lower.decompose import decompose
 from fungrad.lower.fuse import fuse
 from fungrad.lower.instructions import to_instructions
 from fungrad.lower.pipeline import schedule_kernel
-from fungrad.trace import active
+from fungrad.ops.create import zeros
+from fungrad.trace import active, bind, current_trace
+from fungrad.transforms.jvp import jvp_values
+from fungrad.transforms.linearize import linearize_values
+from fungrad.transforms.transpose import backward_pass
 from tests.backends.native import HOST, Native
 from tests.ir.lowering import case_program
 from tests.ops.cases import CASES, Case
-from tests.ops.eager import EagerTrace, wrap
+from tests.ops.eager import EagerTrace, unwrap, wrap
 from tests.ops.helpers import assert_same, check_batch, check_jvp, check_lower, check_transpose, reference
 
 for package in (fungrad.ops, fungrad.transforms):
@@ -111,6 +115,59 @@ def test_jvp_agrees_with_finite_differences(case):
     arrays = operands(case, F64)
     wrt = tuple(i for i in case.differentiable if is_float(arrays[i].dtype))
     check_jvp(PRIMITIVES[case.primitive], *arrays, wrt=wrt, **case.parameters(F64))
+
+
+def bound(case: Case):
+    """The primitive as a flat function of values."""
+    return lambda *values: [bind(PRIMITIVES[case.primitive], *values, **case.parameters(F64))]
+
+
+@by_case([case for case in CASES if case.differentiable])
+def test_backward_agrees_with_forward(case):
+    """<w, J t> = <J^T w, t>: what a jvp rule does to tangents can be transposed."""
+    arrays = operands(case, F64)
+    chosen = [i in case.differentiable for i in range(len(arrays))]
+    random = np.random.default_rng(1)
+    tangents = [random.standard_normal(a.shape) for a in arrays]
+    with active(EagerTrace()):
+        given = [wrap(np.asarray(t)) if flag else Zero(array_type(t.shape, F64))
+                 for t, flag in zip(tangents, chosen, strict=True)]
+        _, tangent = PRIMITIVES[case.primitive].jvp([wrap(a) for a in arrays], given, **case.parameters(F64))
+        linearized = linearize_values(bound(case), [wrap(a) for a in arrays], chosen)
+        if isinstance(tangent, Zero):
+            assert linearized.nonzero == (False,)
+            return
+        weights = random.standard_normal(tangent.type.shape)
+        linear = [True] * sum(chosen) + [False] * len(linearized.traced.captured)
+        cotangents = backward_pass(linearized.traced.program, linear, linearized.traced.captured, [wrap(weights)])
+    forward = float((weights * unwrap(tangent)).sum())
+    moved = [t for t, flag in zip(tangents, chosen, strict=True) if flag]
+    backward = sum(float((unwrap(c) * t).sum()) for c, t in zip(cotangents, moved, strict=True))
+    np.testing.assert_allclose(backward, forward, 1e-9, 1e-9)
+
+
+@by_case([case for case in CASES if case.differentiable])
+def test_second_derivatives_agree_with_finite_differences(case):
+    arrays = operands(case, F64)
+    random = np.random.default_rng(2)
+    first, second = ([random.standard_normal(a.shape) if i in case.differentiable else None
+                      for i, a in enumerate(arrays)] for _ in range(2))
+
+    def along(values, directions):
+        symbolic = [Zero(v.type) if d is None else wrap(np.asarray(d)) for v, d in zip(values, directions, strict=True)]
+        return jvp_values(bound(case), values, symbolic, None, current_trace())[1]
+
+    def instantiated(*values):
+        (tangent,) = along(values, first)
+        return [zeros(tangent.type) if isinstance(tangent, Zero) else tangent]
+    step = 1e-5
+    with active(EagerTrace()):
+        values = [wrap(a) for a in arrays]
+        directions = [Zero(v.type) if d is None else wrap(np.asarray(d)) for v, d in zip(values, second, strict=True)]
+        _, (exact,) = jvp_values(instantiated, values, directions, None, current_trace())
+        high, low = (unwrap(instantiated(*[wrap(a if d is None else np.asarray(a + sign * step * d))
+                                          for a, d in zip(arrays, second, strict=True)])[0]) for sign in (1, -1))
+    np.testing.assert_allclose(unwrap(exact), (high - low) / (2 * step), 2e-5, 2e-5)
 
 
 @pytest.mark.parametrize(("case", "dtype"), [p for p in TYPED if is_float(p.values[1]) and p.values[0].differentiable])
