@@ -280,6 +280,8 @@ class Emitter:
     def _emitted_before(self, e: Expr) -> tuple[Expr, ...]:
         if e.op == "load":
             return e.operands[-1:]
+        if e.attribute == "rare":
+            return e.operands[::2]
         return () if self.is_index(e) else e.operands
 
     def make(self, e: Expr) -> Value:
@@ -290,6 +292,8 @@ class Emitter:
             return self.axis_value(e.attribute)
         if e.op == "load":
             return self.load(e)
+        if e.attribute == "rare":
+            return self.rare(e)
         if self.is_index(e):
             form = self.analysis.form(e)
             if form.terms != ((e, 1),):
@@ -297,6 +301,21 @@ class Emitter:
             if e.op in ("div", "rem"):
                 return self.quotient(e)
         return self.operation(e.op, tuple(self.emit(operand) for operand in e.operands), e.dtype)
+
+    def rare(self, e: Expr) -> Value:
+        """A selection whose first value is computed only where some lane needs it: a branch around it."""
+        condition, usual = self.emit(e.operands[0]), self.emit(e.operands[2])
+        if condition.op == "constant":
+            return self.emit(e.operands[1]) if condition.attribute.value else usual
+        lanes = max(condition.lanes, usual.lanes)
+        register = self.place(Value("register", (), (1, e.dtype), e.dtype, lanes), 0)
+        self.effect("set", (register, self.splat(usual, lanes)), 0)
+        block = self.open((), guard=True)
+        self.effect("if", (self.uniform_mask(condition),))
+        chosen = self.operation("select", (condition, self.emit(e.operands[1]), usual), e.dtype)
+        self.effect("set", (register, self.splat(chosen, lanes)), 0)
+        self.close(block, "end_if")
+        return self.effect("get", (register,), 0, e.dtype, lanes)
 
     def axis_value(self, a: Axis) -> Value:
         if a is self.vector:

@@ -150,7 +150,8 @@ def replace_axes(e: Expr, by: dict[Axis, Expr]) -> Expr:
     return substitute(e, lambda x: by.get(x.attribute) if x.op == "axis" else x if x.op == "constant" else None)
 
 
-def _write(nest: Nest) -> Write:
+def write_of(nest: Nest) -> Write:
+    """What a nest writes."""
     reduced = frozenset(nest.reduce_axes)
     if nest.combine is None and reduced:
         raise CompilationError(f"the nest that writes {nest.target} has reduce axes but no combination")
@@ -185,7 +186,7 @@ def make_plan(kernel: Kernel) -> Plan:
         local = dict(by)
         kept = _axes(nest.axes, taken, local)
         reduced = _axes(nest.reduce_axes, taken, local)
-        write = rewrite(_write(nest), local)
+        write = rewrite(write_of(nest), local)
         groups.append(Group(kept + reduced, (replace(write, reduced=frozenset(reduced)),)))
     if all(not group.axes for group in groups) and groups:   # plain stores at every point of the outer axes
         return Plan(outer, (Group((), tuple(write for group in groups for write in group.writes)),))

@@ -6,6 +6,7 @@ a window of the bits of 2/pi, times the mantissa, in integers, so that every arg
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from .formula import (INFINITY, NAN, UINT32, UINT64, Formula, Layout, copy_sign, fma, layout, polynomial,
                       rarely, sign_bit, where)
@@ -35,19 +36,18 @@ _BITS_OF_TWO_OVER_PI = (
     0x56033046FC7B6BAB, 0xF0CFBC209AF4361D)
 
 
-def _reduce(x: Formula) -> tuple[Formula, Formula]:
-    """|x| = n pi/2 + r with |r| <= pi/4: (r, n modulo 4 as an integer)."""
+def _periodic(x: Formula, evaluate: Callable[[Formula, Formula], Formula]) -> Formula:
+    """evaluate(r, n) for |x| = n pi/2 + r with |r| <= pi/4; n is an integer of which the lowest two bits count."""
     form = layout(x)
     size = abs(x)
     shifted = fma(size, _TWO_OVER_PI, form.rounder)
     whole = shifted - form.rounder
-    quadrant = shifted.bitcast(form.signed)
     r = size
     for word in _HALF_PI[form.bits]:
         r = fma(whole, -word, r)
-    large = size > _LARGE[form.bits]
-    exact, exact_quadrant = _payne_hanek(size, form)
-    return rarely(large, exact, r), rarely(large, exact_quadrant, quadrant)
+    usual = evaluate(r, shifted.bitcast(form.signed))
+    value = rarely(size > _LARGE[form.bits], evaluate(*_payne_hanek(size, form)), usual)
+    return where(size < INFINITY, value, value.like(NAN))
 
 
 def _window(words: list[Formula], which: Formula, count: int) -> list[Formula]:
@@ -128,13 +128,16 @@ def _negate_where(bit: Formula, value: Formula) -> Formula:
     return (value.bitcast(form.unsigned) ^ flip).bitcast(form.dtype)
 
 
+def _is_odd(quadrant: Formula) -> Formula:
+    return (quadrant & 1).differs(0)
+
+
 def sin(x: Formula) -> Formula:
-    r, quadrant = _reduce(x)
-    sine, cosine = sin_cos(r)
-    value = where((quadrant & 1).differs(0), cosine, sine)
-    value = _negate_where((quadrant >> 1) ^ _sign(x), value)
-    value = where(x.equals(0.0), x, value)
-    return where(abs(x) < INFINITY, value, value.like(NAN))
+    def evaluate(r: Formula, quadrant: Formula) -> Formula:
+        sine, cosine = sin_cos(r)
+        return _negate_where(quadrant >> 1, where(_is_odd(quadrant), cosine, sine))
+
+    return where(x.equals(0.0), x, _negate_where(_sign(x), _periodic(x, evaluate)))
 
 
 def _sign(x: Formula) -> Formula:
@@ -144,21 +147,20 @@ def _sign(x: Formula) -> Formula:
 
 
 def cos(x: Formula) -> Formula:
-    r, quadrant = _reduce(x)
-    sine, cosine = sin_cos(r)
-    value = where((quadrant & 1).differs(0), sine, cosine)
-    value = _negate_where((quadrant + 1) >> 1, value)
-    return where(abs(x) < INFINITY, value, value.like(NAN))
+    def evaluate(r: Formula, quadrant: Formula) -> Formula:
+        sine, cosine = sin_cos(r)
+        return _negate_where((quadrant + 1) >> 1, where(_is_odd(quadrant), sine, cosine))
+
+    return _periodic(x, evaluate)
 
 
 def tan(x: Formula) -> Formula:
-    r, quadrant = _reduce(x)
-    sine, cosine = sin_cos(r)
-    odd = (quadrant & 1).differs(0)
-    value = where(odd, cosine, sine) / where(odd, -sine, cosine)
-    value = _negate_where(_sign(x), value)
-    value = where(x.equals(0.0), x, value)
-    return where(abs(x) < INFINITY, value, value.like(NAN))
+    def evaluate(r: Formula, quadrant: Formula) -> Formula:
+        sine, cosine = sin_cos(r)
+        odd = _is_odd(quadrant)
+        return where(odd, cosine, sine) / where(odd, -sine, cosine)
+
+    return where(x.equals(0.0), x, _negate_where(_sign(x), _periodic(x, evaluate)))
 
 
 def _atan_of_quotient(small: Formula, large: Formula) -> Formula:
