@@ -142,12 +142,22 @@ class Rewriter:
                 continue
             rule, result = changed
             count = rewrites.get(node, 0) + 1
-            if count > MAX_REWRITES:
+            if count > MAX_REWRITES or _leads_to(result, node, forward):
                 raise CompilationError(f"rewriting does not end: rule {rule.name!r} on {node}")
             rewrites[result] = max(rewrites.get(result, 0), count)
             if record is not None:
                 record(Match(rule.name, node, result))
             forward[node] = result
+
+
+def _leads_to(start: Node, goal: Node, forward: dict[Node, Node]) -> bool:
+    """Whether following replacements from `start` arrives at `goal`."""
+    current: Node | None = start
+    while current is not None:
+        if current is goal:
+            return True
+        current = forward.get(current)
+    return False
 
 
 def _with_operands(node: Node, operands: tuple[Node, ...]) -> Node:

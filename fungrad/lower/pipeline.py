@@ -30,6 +30,7 @@ from .instructions import to_instructions
 from .memory import plan
 from .schedule import schedule
 from .simplify import simplify
+from .split import split_reductions
 
 
 def schedule_kernel(kernel: Kernel, target: Target) -> Kernel:
@@ -40,6 +41,8 @@ def schedule_kernel(kernel: Kernel, target: Target) -> Kernel:
 Record = Callable[[str, str, Any, float], None]
 Run = Callable[[Any, Target], Any]
 
+_KERNEL_STAGES = ("kernel", "instructions", "code")
+
 # What a pass of each stage takes and gives. Passes of one stage follow one another in the list.
 STAGES: dict[str, tuple[type, type]] = {
     "program": (Program, Program),
@@ -47,6 +50,7 @@ STAGES: dict[str, tuple[type, type]] = {
     "fused": (Fused, Fused),
     "kernel": (Kernel, Kernel),                    # once for each distinct kernel
     "instructions": (Kernel, InstructionList),     # likewise
+    "code": (InstructionList, InstructionList),    # likewise
     "memory": (Fused, MemoryPlan),
 }
 
@@ -62,6 +66,7 @@ class Pass:
 PASSES: tuple[Pass, ...] = (
     Pass("program", "simplify", simplify),
     Pass("fuse", "fuse", fuse),
+    Pass("fused", "split", split_reductions),
     Pass("kernel", "decompose", decompose),
     Pass("kernel", "schedule", schedule_kernel),
     Pass("instructions", "instructions", to_instructions),
@@ -106,7 +111,8 @@ def _edited(old: tuple[Pass, ...], after: str | None, before: str | None, add: t
         takes, gives = STAGES[entry.stage]
         if entry.name in drop and takes is not gives:
             raise ValueError(f"pass {entry.name!r} makes a {gives.__name__} of a {takes.__name__}, it cannot be dropped")
-        added = [Pass(_stage_of(takes if entry.name == before else gives), _name(run), run) for run in add]
+        here = entry.name in (before, after)
+        added = [Pass(_stage_of(takes if before else gives), _name(run), run) for run in add] if here else []
         if entry.name == before:
             result += added
         if entry.name not in drop:
@@ -147,7 +153,7 @@ def lower(program: Program, target: Target, record: Record | None = None,
         if entry.stage in ("program", "fuse", "fused"):
             value = _run(entry, value, target, record)
     fused: Fused = value
-    kernel_passes = tuple([entry for entry in listed if entry.stage in ("kernel", "instructions")])
+    kernel_passes = tuple([entry for entry in listed if entry.stage in _KERNEL_STAGES])
     done: dict[Kernel, InstructionList] = {}
     for launch in fused.launches:
         if launch.kernel not in done:
@@ -163,7 +169,7 @@ def kernel_code(kernel: Kernel, target: Target, entries: tuple[Pass, ...] | None
                 record: Record | None = None) -> InstructionList:
     """The instruction list of one fused kernel, computed once (unless `record` wants to see how)."""
     if entries is None:
-        entries = tuple([entry for entry in current_passes() if entry.stage in ("kernel", "instructions")])
+        entries = tuple([entry for entry in current_passes() if entry.stage in _KERNEL_STAGES])
     key = (kernel, target, entries)
     found = _code.get(key) if record is None else None
     if found is None:
