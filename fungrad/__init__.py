@@ -7,7 +7,7 @@ Names are JAX's where JAX has the thing. This file is the public surface and the
 """
 from __future__ import annotations
 
-from . import numpy, random, tree
+from . import lax, numpy, random, tree
 from .config import settings
 from .ir.value import OPERATORS
 from .ir.value import Value as Array

@@ -197,12 +197,12 @@ class Value:
     # ---- properties -------------------------------------------------------------------------------------------------
 
     @property
-    def T(self) -> Any:  # noqa: N802  (NumPy's name)
+    def T(self) -> Any:
         """The array with its axes reversed."""
         return OPERATORS["transpose"](self)
 
     @property
-    def mT(self) -> Any:  # noqa: N802  (NumPy's name)
+    def mT(self) -> Any:
         """The array with its last two axes exchanged."""
         return OPERATORS["matrix_transpose"](self)
 

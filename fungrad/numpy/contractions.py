@@ -16,10 +16,11 @@ from ..ops.contract import dot_general
 from ..ops.convolution import conv
 from ..ops.create import full
 from ..ops.slicing import concatenate, flip
-from .conversion import as_value, operand, place
-from .creation import diagonal, static_int
-from .promotion import common_dtype, requested, to_same_dtype
-from .reductions import one_axis, sum
+from ..lax.arguments import one_axis, static_int
+from ..lax.conversion import as_value, operand, place
+from .creation import diagonal
+from ..lax.promotion import common_dtype, requested, to_same_dtype
+from .reductions import sum
 
 Labels = tuple[Any, ...]
 

@@ -6,7 +6,6 @@ integers); see `fungrad.dtypes`.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,34 +20,11 @@ from ..ops.linear import broadcast, convert, reshape
 from ..ops.slicing import concatenate
 from ..runtime.array import from_numpy
 from ..trace import Tracer
-from .conversion import as_value, is_python_scalar, of_numpy, of_sequence, operand, place
-from .promotion import broadcast_shape, check_fits, requested, to_common_inexact
+from ..lax.arguments import static_int, static_shape
+from ..lax.conversion import as_value, is_python_scalar, of_numpy, of_sequence, operand, place
+from ..lax.promotion import broadcast_shape, check_fits, requested, to_common_inexact
 
 Shape = tuple[int, ...]
-
-
-def static_int(name: str, what: str, x: Any) -> int:
-    """A Python integer from an argument that must be known while tracing."""
-    if isinstance(x, Tracer):
-        try:
-            return operator.index(x)
-        except ConcretizationError as error:
-            raise ConcretizationError(f"{name}: {what} must be known while tracing, but is a traced {x.type}. "
-                                      f"Mark it as static (static_argnums=, static_argnames=).") from error
-    try:
-        return operator.index(x)
-    except TypeError:
-        raise TypeError(f"{name}: {what} must be an integer, got {type(x).__name__}: {x!r}") from None
-
-
-def static_shape(name: str, shape: Any) -> Shape:
-    """A tuple of non-negative integers from a shape argument."""
-    if not isinstance(shape, (tuple, list)):
-        shape = (shape,) if not (hasattr(shape, "__len__") and np.ndim(shape) == 1) else tuple(shape)
-    result = tuple([s if type(s) is int else static_int(name, "each extent of a shape", s) for s in shape])
-    if any(extent < 0 for extent in result):
-        raise ShapeError(f"{name}: the shape {result} has a negative extent.")
-    return result
 
 
 # ---- from data ------------------------------------------------------------------------------------------------------
@@ -322,7 +298,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
 
 # ---- matrices and grids ---------------------------------------------------------------------------------------------
 
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Value:  # noqa: N803  (NumPy's names)
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Value:
     """An N x M matrix with ones on the k-th diagonal and zeros elsewhere."""
     rows = static_int("eye", "N", N)
     shape = static_shape("eye", (rows, rows if M is None else M))
@@ -340,7 +316,7 @@ def _shifted_rows(shape: Shape, k: int) -> Value:
     return ops.add(rows, k) if k else rows
 
 
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Value:  # noqa: N803
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Value:
     """An N x M matrix with ones at and below the k-th diagonal."""
     rows = static_int("tri", "N", N)
     shape = static_shape("tri", (rows, rows if M is None else M))
@@ -511,7 +487,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     return concatenate(rows, 0) if rows else filled((0,), 0, kind)
 
 
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:  # noqa: N803
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:
     """The Vandermonde matrix: powers N-1, ..., 1, 0 of the vector x as columns."""
     value = as_value("vander", x)
     if value.ndim != 1:
@@ -524,31 +500,31 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:  # 
 
 # ---- windows --------------------------------------------------------------------------------------------------------
 
-def _window(name: str, M: int, *rest: float) -> Value:  # noqa: N803
+def _window(name: str, M: int, *rest: float) -> Value:
     points = static_int(name, "M", M)
     return from_numpy(getattr(np, name)(points, *rest).astype(dtypes.default_float()))
 
 
-def bartlett(M: int) -> Value:  # noqa: N803
+def bartlett(M: int) -> Value:
     """The triangular Bartlett window of M points."""
     return _window("bartlett", M)
 
 
-def blackman(M: int) -> Value:  # noqa: N803
+def blackman(M: int) -> Value:
     """The Blackman window of M points."""
     return _window("blackman", M)
 
 
-def hamming(M: int) -> Value:  # noqa: N803
+def hamming(M: int) -> Value:
     """The Hamming window of M points."""
     return _window("hamming", M)
 
 
-def hanning(M: int) -> Value:  # noqa: N803
+def hanning(M: int) -> Value:
     """The Hann window of M points."""
     return _window("hanning", M)
 
 
-def kaiser(M: int, beta: float) -> Value:  # noqa: N803
+def kaiser(M: int, beta: float) -> Value:
     """The Kaiser window of M points."""
     return _window("kaiser", M, beta)

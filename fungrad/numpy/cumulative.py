@@ -11,11 +11,12 @@ from ..ops import cumulative, elementwise as ops
 from ..ops.create import full
 from ..ops.linear import convert, reduce_sum, reshape
 from ..ops.slicing import concatenate, slice_
-from .conversion import as_value, operand, place
+from ..lax.arguments import one_axis
+from ..lax.conversion import as_value, operand, place
 from .elementwise import subtract
 from .logic import not_equal
-from .promotion import common_dtype, inexact, refuse_out, requested, to_same_dtype
-from .reductions import masked, one_axis, present, summed_dtype
+from ..lax.promotion import common_dtype, inexact, refuse_out, requested, to_same_dtype
+from .reductions import masked, present, summed_dtype
 
 
 def _along(name: str, operation: Callable[[Any, int], Any], value: Value, axis: int | None, dtype: Any) -> Value:
@@ -103,6 +104,8 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     if value.ndim == 0:
         raise ShapeError("diff takes an array with at least one axis, got a scalar.")
     number = one_axis("diff", axis, value.shape)
+    if n == 0:
+        return value
     parts = [operand("diff", x) for x in (prepend, value, append) if x is not None]
     if len(parts) > 1:
         kind = common_dtype("diff", *parts)

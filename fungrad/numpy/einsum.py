@@ -16,9 +16,9 @@ from ..errors import ShapeError
 from ..ir.value import Value
 from ..ops import linear
 from .contractions import contract
-from .conversion import as_value
+from ..lax.conversion import as_value
 from .creation import diagonal
-from .promotion import common_dtype, requested
+from ..lax.promotion import common_dtype, requested
 from .reductions import sum
 
 Labels = tuple[Any, ...]

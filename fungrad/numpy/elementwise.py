@@ -18,8 +18,8 @@ from ..ir.value import Value
 from ..ops import elementwise as ops
 from ..ops.create import full, full_like
 from ..ops.linear import convert
-from .conversion import as_value, operand
-from .promotion import common_dtype, inexact, refuse_out, to_common, to_common_inexact, to_common_pair
+from ..lax.conversion import as_value, operand
+from ..lax.promotion import common_dtype, inexact, refuse_out, to_common, to_common_inexact, to_common_pair
 
 BOOL = dtypes.bool_
 
@@ -155,7 +155,7 @@ def fmod(x1: Any, x2: Any, /) -> Value:
     return ops.rem(x, y)
 
 
-def divmod(x1: Any, x2: Any, /) -> tuple[Value, Value]:  # noqa: A001  (NumPy's name)
+def divmod(x1: Any, x2: Any, /) -> tuple[Value, Value]:
     """(x1 // x2, x1 % x2)."""
     x, y = _numbers("divmod", x1, x2)
     if dtypes.is_float(x.type.dtype):
@@ -182,7 +182,7 @@ def power(x1: Any, x2: Any, /) -> Value:
     return _integers_to_integers(base, exponent)
 
 
-pow = power  # noqa: A001  (NumPy's name)
+pow = power
 
 
 def integer_power(base: Value, exponent: int) -> Value:
@@ -238,7 +238,7 @@ def absolute(x: Any, /) -> Value:
     return value if value.type.dtype.kind in "bu" else ops.abs(value)
 
 
-abs = absolute  # noqa: A001  (NumPy's name)
+abs = absolute
 
 
 def sign(x: Any, /) -> Value:
@@ -390,7 +390,7 @@ fix = rounding("fix", ops.trunc, "x rounded towards 0.")
 rint = rounding("rint", ops.round, "The nearest whole number, halves to even.")
 
 
-def round(a: Any, decimals: int = 0, out: None = None) -> Value:  # noqa: A001  (NumPy's name)
+def round(a: Any, decimals: int = 0, out: None = None) -> Value:
     """`a` rounded to `decimals` decimal places, halves to even."""
     refuse_out("round", out)
     value = as_value("round", a)

@@ -16,8 +16,8 @@ from .. import dtypes
 from ..errors import ShapeError
 from ..ir.value import Value
 from ..trace import Tracer
-from .conversion import concrete, is_python_scalar, of_sequence
-from .promotion import broadcast_shape
+from ..lax.conversion import concrete, is_python_scalar, of_sequence
+from ..lax.promotion import broadcast_shape
 
 Shape = tuple[int, ...]
 _KINDS = ("integers, slices, Ellipsis, None, and arrays of integers or bool")

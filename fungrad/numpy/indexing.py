@@ -17,10 +17,10 @@ from ..ops import elementwise as ops, index as indexed, linear, slicing
 from ..ops.create import full
 from ..ops.dynamic import dynamic_slice
 from ..runtime.array import from_numpy
-from .conversion import as_value, place
+from ..lax.arguments import one_axis
+from ..lax.conversion import as_value, place
 from .index_plan import Part, Plan, plan
-from .promotion import broadcast_shape, refuse_out, to_same_dtype
-from .reductions import one_axis
+from ..lax.promotion import broadcast_shape, refuse_out, to_same_dtype
 
 Shape = tuple[int, ...]
 INT32 = dtypes.int32

@@ -13,12 +13,11 @@ from ..ops import elementwise as ops, linear, slicing
 from ..ops.create import full, iota
 from ..runtime.array import from_numpy
 from ..trace import Tracer
-from .conversion import as_value, concrete, is_python_scalar, operand, place
-from .creation import static_int
+from ..lax.arguments import one_axis, static_int
+from ..lax.conversion import as_value, concrete, is_python_scalar, operand, place
 from .cumulative import cumsum
 from .manipulation import atleast_1d, atleast_2d, atleast_3d
-from .promotion import requested, to_same_dtype
-from .reductions import one_axis
+from ..lax.promotion import requested, to_same_dtype
 
 
 def _rows(name: str, arrays: Any) -> list[Any]:
@@ -196,7 +195,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Value]:
 
 # ---- repeating ------------------------------------------------------------------------------------------------------
 
-def tile(A: Any, reps: Any) -> Value:  # noqa: N803  (NumPy's name)
+def tile(A: Any, reps: Any) -> Value:
     """The array repeated as a whole: reps times along the last axis, or a number for each of the last axes."""
     value = as_value("tile", A)
     counts = [static_int("tile", "reps", r) for r in (reps if isinstance(reps, (tuple, list)) else (reps,))]

@@ -12,9 +12,9 @@ from ..ops import elementwise as ops
 from ..ops.create import full, full_like
 from ..ops.linear import convert
 from ..ops.reduce import reduce_and
-from .conversion import as_value, operand
+from ..lax.conversion import as_value, operand
 from .elementwise import named
-from .promotion import common_dtype, to_common, to_common_inexact, to_common_pair, to_comparable
+from ..lax.promotion import common_dtype, to_common, to_common_inexact, to_common_pair, to_comparable
 
 BOOL = dtypes.bool_
 

@@ -13,10 +13,9 @@ from ..ir.value import Value
 from ..ops import elementwise as ops, linear, slicing
 from ..ops.create import iota
 from ..trace import Tracer
-from .conversion import as_value, place
-from .creation import static_int, static_shape
-from .promotion import broadcast_shape
-from .reductions import axes_of, one_axis
+from ..lax.arguments import axes_of, one_axis, static_int, static_shape
+from ..lax.conversion import as_value, place
+from ..lax.promotion import broadcast_shape
 
 Shape = tuple[int, ...]
 

@@ -7,7 +7,6 @@ float32 and rounded once.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -19,38 +18,13 @@ from ..ir.value import Value
 from ..ops import elementwise as ops, reduce as reductions
 from ..ops.create import full, full_like
 from ..ops.linear import convert, reduce_sum, reshape
-from .conversion import as_value, operand, place
+from ..lax.arguments import Axes, Axis, axes_of, one_axis
+from ..lax.conversion import as_value, operand, place
 from .elementwise import add, maximum, minimum, multiply
 from .logic import isnan, truth
-from .promotion import broadcast_shape, inexact, refuse_out, requested, to_same_dtype
+from ..lax.promotion import broadcast_shape, inexact, refuse_out, requested, to_same_dtype
 
 BOOL = dtypes.bool_
-Axis = int | tuple[int, ...] | list[int] | None
-Axes = tuple[int, ...]
-
-
-def one_axis(name: str, axis: Any, shape: tuple[int, ...]) -> int:
-    """A non-negative axis of an array of this shape; ValueError naming the function and the shape otherwise."""
-    try:
-        number = operator.index(axis)
-    except TypeError:
-        raise TypeError(f"{name}: an axis must be an integer, got {type(axis).__name__}: {axis!r}") from None
-    if not -len(shape) <= number < len(shape):
-        raise ValueError(f"{name}: axis {number} is out of bounds for an array of shape {shape} "
-                         f"(axes {-len(shape)} to {len(shape) - 1}).")
-    return number % len(shape)
-
-
-def axes_of(name: str, axis: Axis, shape: tuple[int, ...]) -> Axes:
-    """The sorted non-negative axes that `axis` names in an array of this shape."""
-    if axis is None:
-        return tuple(range(len(shape)))
-    if not isinstance(axis, (tuple, list)):
-        return (one_axis(name, axis, shape),)
-    axes = tuple(sorted(one_axis(name, a, shape) for a in axis))
-    if len(set(axes)) != len(axes):
-        raise ValueError(f"{name}: axis {tuple(axis)} names an axis of an array of shape {shape} twice.")
-    return axes
 
 
 def keep(result: Value, shape: tuple[int, ...], axes: Axes, keepdims: bool) -> Value:
@@ -86,7 +60,7 @@ def summed_dtype(name: str, dtype: np.dtype, given: Any, promote_integers: bool 
 
 # ---- sums and products ----------------------------------------------------------------------------------------------
 
-def sum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False,  # noqa: A001
+def sum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False,
         initial: Any = None, where: Any = None, promote_integers: bool = True) -> Value:
     """The sum over axes, plus `initial`.
 
@@ -224,14 +198,14 @@ def _extremum(name: str, reduction: Callable[[Any, Axes], Any], identity: Callab
     return result if initial is None else combine(result, initial)
 
 
-def max(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,  # noqa: A001
+def max(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
         where: Any = None) -> Value:
     """The largest element over axes; NaN if there is one."""
     refuse_out("max", out)
     return _extremum("max", reductions.reduce_max, dtypes.lowest, maximum, a, axis, keepdims, initial, where)
 
 
-def min(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,  # noqa: A001
+def min(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
         where: Any = None) -> Value:
     """The smallest element over axes; NaN if there is one."""
     refuse_out("min", out)
@@ -247,7 +221,7 @@ def ptp(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False) -> 
     return ops.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
-def all(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Value:  # noqa: A001
+def all(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Value:
     """Whether all elements differ from 0."""
     refuse_out("all", out)
     value = masked("all", truth("all", a), where, True)
@@ -255,7 +229,7 @@ def all(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, 
     return keep(reductions.reduce_and(value, axes), value.shape, axes, keepdims)
 
 
-def any(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Value:  # noqa: A001
+def any(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Value:
     """Whether any element differs from 0."""
     refuse_out("any", out)
     value = masked("any", truth("any", a), where, False)

@@ -14,8 +14,8 @@ import numpy as np
 from .. import dtypes
 from ..ir.value import Value
 from ..ops.linear import convert
-from .conversion import as_value, dtype_of, is_python_scalar, operand
-from .promotion import common_dtype
+from ..lax.conversion import as_value, dtype_of, is_python_scalar, operand
+from ..lax.promotion import common_dtype
 
 
 class ScalarType:

@@ -21,12 +21,12 @@ from ..ops import elementwise as ops, index as indexed, linear, slicing
 from ..ops.create import full, full_like
 from ..ops.dynamic import dynamic_slice, dynamic_update_slice
 from ..trace import Tracer
-from .conversion import as_value, dtype_of, is_python_scalar, operand, place
+from ..lax.conversion import as_value, dtype_of, is_python_scalar, operand, place
 from .elementwise import power, true_divide
 from .index_plan import Plan, check_mask, check_updates, plan
 from .indexing import (INT32, all_scalars, flipped_axes, intervals, numbers_of, one_type, read, read_mode, rows_of, sliced,
                        starts_of, static_part, window_of, without_integers)
-from .promotion import check_fits
+from ..lax.promotion import check_fits
 
 WRITE_MODES = {None: "drop", "drop": "drop", "fill": "drop", "clip": "clip", "promise_in_bounds": "promise_in_bounds"}
 
