@@ -4,9 +4,9 @@
               | Constant(condition)                 a `full` node whose literal satisfies the condition
               | "name"                              any node; the same name twice means the same node
 
-A rule's replacement is a function of the matched node and the captured nodes; it answers the new node, or None where the
-rule does not apply after all. Results are rewritten again until no rule matches, operands first; every match can be recorded.
-Time is linear in the number of nodes, old and new.
+A rule's replacement is a function of the matched node and the captured nodes; it answers the new node, or None where
+the rule does not apply after all. Results are rewritten again until no rule matches, operands first; every match can
+be recorded. Time is linear in the number of nodes, old and new.
 """
 from __future__ import annotations
 

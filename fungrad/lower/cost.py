@@ -34,7 +34,7 @@ def expression_cost(*expressions: Expr) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What running a kernel takes. flops: arithmetic on elements. read, written: bytes of global memory, each array once."""
+    """What running a kernel takes. flops: on elements. read, written: bytes of global memory, each array once."""
     flops: int
     read: int
     written: int

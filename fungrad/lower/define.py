@@ -1,7 +1,8 @@
 """Program -> index expressions: asks each node's primitive for the element of its result.
 
-A value is either *materialised* (it has a buffer, and reading it is a load) or *inlined* (reading it asks its primitive,
-whose operands are read in turn). Who is materialised is decided by `fuse`; this file knows no operation and no policy.
+A value is either *materialised* (it has a buffer, and reading it is a load) or *inlined* (reading it asks its
+primitive, whose operands are read in turn). Who is materialised is decided by `fuse`; this file knows no operation and
+no policy.
 """
 from __future__ import annotations
 

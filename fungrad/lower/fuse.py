@@ -6,8 +6,9 @@
     fuse_kernels  where each lives (global, scratch, nowhere), canonical names, one object for equal kernels
 
 Conventions of the kernels made here:
-- `outer` holds the axes that all nests share and at whose points they talk through scratch: the rows of a row kernel. Nests
-  without scratch between them have their axes to themselves (`fuse_arrange`): an elementwise kernel has no outer axes.
+- `outer` holds the axes that all nests share and at whose points they talk through scratch: the rows of a row kernel.
+  Nests without scratch between them have their axes to themselves (`fuse_arrange`): an elementwise kernel has no outer
+  axes.
 - A scratch buffer is indexed by inner axes only; a row's scalar has rank 0.
 - A nest may read an output of its own kernel that an earlier nest wrote at the same outer point.
 - kind "contraction": `nests[0]` is the sum of products (over `outer`, no inner axes); further nests are its epilogue.

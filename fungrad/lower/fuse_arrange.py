@@ -39,7 +39,8 @@ def arrange(outer: tuple[Axis, ...], nests: list[Nest], scratch: tuple[Buffer, .
 
 def _walks_columns(outer: tuple[Axis, ...], nests: list[Nest]) -> bool:
     """Whether neighbours in the largest array that is reduced lie along an outer axis."""
-    reads = [e for nest in nests for e in loads_of(nest.value) if e.attribute.scope == "global" and e.attribute.type.rank]
+    reads = [e for nest in nests for e in loads_of(nest.value)
+             if e.attribute.scope == "global" and e.attribute.type.rank]
     for e in sorted(reads, key=lambda e: -e.attribute.type.nbytes):
         for position in reversed(e.operands[:-1]):
             found = axes_of(position)

@@ -1,7 +1,7 @@
 """Axes of a finished kernel: an axis that is only taken apart again is split.
 
-A reshape leaves x[i div 5, i rem 5]. With i = 5*j + k the read is x[j, k], which later stages see as plain strides. Axes are
-split where every quotient and remainder by constants fits into one mixed radix.
+A reshape leaves x[i div 5, i rem 5]. With i = 5*j + k the read is x[j, k], which later stages see as plain strides.
+Axes are split where every quotient and remainder by constants fits into one mixed radix.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Second step of fusion: which stages share a kernel, and which of their axes are the kernel's outer axes.
 
-A group's stages run one after another for every point of its outer axes, so a stage may read another one of its group only
-at the same outer point. Two groups are merged by matching their outer axes through what one reads of the other (or through
-what both read): an outer axis survives where every such read uses it unchanged. So
+A group's stages run one after another for every point of its outer axes, so a stage may read another one of its group
+only at the same outer point. Two groups are merged by matching their outer axes through what one reads of the other
+(or through what both read): an outer axis survives where every such read uses it unchanged. So
 
     max[i], exp[i,j], sum[i], div[i,j]   share outer axis i: softmax is one kernel
     m[i,j], v[i,j], p[i,j]               share i and j: an Adam update is one kernel
@@ -31,7 +31,7 @@ Binding = tuple[Axis | None, ...]
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Stages of one kernel. bind[stage][d]: the outer axis that dimension d of the stage is, or None for an inner one."""
+    """Stages of one kernel. bind[stage][d]: the outer axis that dimension d of the stage is; None: an inner one."""
     number: int
     stages: list[Stage]
     outer: list[Axis]

@@ -1,18 +1,30 @@
 """Third step of fusion: groups of stages -> Kernels.
 
-Here it is decided where each stage lives: in a global buffer (an output, or read by another kernel), in scratch (private to a
-point of the outer axes: a row's maximum, a row of exponentials), or nowhere (its expression stands in its readers).
+Here it is decided where each stage lives: in a global buffer (an output, or read by another kernel), in scratch
+(private to a point of the outer axes: a row's maximum, a row of exponentials), or nowhere (its expression stands in
+its readers).
 
-Axes and buffers are named canonically and shared between kernels (`o0: 512` is one Axis everywhere), so equal kernels are
-equal values, and `intern_kernel` makes them one object: N equal layers compile once.
+Axes and buffers are named canonically and shared between kernels (`o0: 512` is one Axis everywhere), so equal kernels
+are equal values, and `intern_kernel` makes them one object: N equal layers compile once.
 """
 from __future__ import annotations
 
 import math
 from functools import lru_cache
 
-from ..ir.expr import (TRUE, Axis, Buffer, Expr, axis as axis_expr, conjunction, constant, index_constant, load, select,
-                       substitute)
+from ..ir.expr import (
+    TRUE,
+    Axis,
+    Buffer,
+    Expr,
+    axis as axis_expr,
+    conjunction,
+    constant,
+    index_constant,
+    load,
+    select,
+    substitute,
+)
 from ..ir.kernel import Kernel, Nest
 from ..ir.target import Target
 from ..ir.types import Type, array_type
@@ -65,7 +77,7 @@ class KernelBuilder:
         self.inputs: list[Buffer] = []
         self.scratch: list[Buffer] = []
         self.scratch_of: dict[Buffer, Buffer] = {}
-        self.values: dict[Buffer, tuple[Expr, tuple[Axis, ...]]] = {}   # stages whose expression stands in their readers
+        self.values: dict[Buffer, tuple[Expr, tuple[Axis, ...]]] = {}   # their expression stands in their readers
         self.nests: list[Nest] = []
         self.reads = self._count_reads()
 

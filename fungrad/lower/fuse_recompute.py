@@ -1,8 +1,8 @@
 """Between grouping and building kernels: values that other kernels rather recompute than read.
 
-A value that only needs cheap arithmetic on arrays which its reader reads anyway (a normalised row from the row and its two
-statistics) is not worth a round trip through memory. For every stage that other kernels read, latest first, the bytes of
-writing and reading it are weighed against the further bytes and the arithmetic of computing it again.
+A value that only needs cheap arithmetic on arrays which its reader reads anyway (a normalised row from the row and its
+two statistics) is not worth a round trip through memory. For every stage that other kernels read, latest first, the
+bytes of writing and reading it are weighed against the further bytes and the arithmetic of computing it again.
 """
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """First step of fusion: which values of a program get a loop nest of their own.
 
 A *stage* is a value that is computed once into memory of some kind: a program output, a reduction, an operand or result
-of an op with loops of its own, and a value that would be expensive to recompute in each of its readers. Everything else is
-inlined into its readers as index arithmetic. A stage is only a candidate: when its readers land in its kernel, at the
-same point, it is an expression again and costs nothing (`fuse_kernels`).
+of an op with loops of its own, and a value that would be expensive to recompute in each of its readers. Everything
+else is inlined into its readers as index arithmetic. A stage is only a candidate: when its readers land in its kernel,
+at the same point, it is an expression again and costs nothing (`fuse_kernels`).
 """
 from __future__ import annotations
 
@@ -377,7 +377,7 @@ def _inner_reduction(node: Node) -> Node | None:
 
 
 def _loses_contraction(value: Expr, axes: tuple[Axis, ...]) -> bool:
-    """Whether a sum of products is summed over an axis of one factor only: the inner sum alone is a contraction then."""
+    """Whether a sum of products is summed over an axis of one factor only: the inner sum alone is a contraction."""
     if value.op != "reduce" or value.attribute[0] != "add" or value.operands[0].op != "mul":
         return False
     reduced = value.attribute[1]

@@ -18,8 +18,22 @@ from math import gcd
 
 import numpy as np
 
-from ..ir.expr import (BOOL, COMPARISONS, FALSE, INDEX, TRUE, Axis, Expr, conjunction, constant, index_constant, load,
-                       operation, rebuild, reduce)
+from ..ir.expr import (
+    BOOL,
+    COMPARISONS,
+    FALSE,
+    INDEX,
+    TRUE,
+    Axis,
+    Expr,
+    conjunction,
+    constant,
+    index_constant,
+    load,
+    operation,
+    rebuild,
+    reduce,
+)
 
 Interval = tuple[int | None, int | None]           # inclusive; None: no bound known
 Affine = tuple[tuple[tuple[Expr, int], ...], int]  # ((term, coefficient), ...), constant
@@ -481,7 +495,9 @@ class Simplifier:
         for part in parts:
             low, high = limits.get(part.operands[0], _UNBOUNDED) if part.operands else _UNBOUNDED
             limit = _value(part.operands[1]) if part.op in ("lt", "ge") else None
-            if limit is None or (part.op == "lt" and high == limit - 1) or (part.op == "ge" and low == limit):
+            bounded = part.operands[0] in limits if part.operands else False   # only indices have limits
+            if not bounded or limit is None or (part.op == "lt" and high == limit - 1) or (
+                    part.op == "ge" and low == limit):
                 kept.append(part)
         return kept
 
@@ -638,10 +654,11 @@ def _fold_integers(e: Expr) -> Expr:
 # ---- reductions of reductions -------------------------------------------------------------------------------------
 
 def merge_reductions(e: Expr) -> Expr:
-    """reduce_add[r](select(c, reduce_add[q](body), 0)) -> reduce_add[r, q](select(c, body, 0)), and so for max, min, mul.
+    """reduce_add[r](select(c, reduce_add[q](body), 0)) -> reduce_add[r, q](select(c, body, 0)), and so for max, min,
+    mul.
 
-    The condition of a select is moved inside for add only, where its other branch is 0. Floating sums are re-associated,
-    as every reduction is.
+    The condition of a select is moved inside for add only, where its other branch is 0. Floating sums are
+    re-associated, as every reduction is.
     """
     combine, axes = e.attribute
     body = e.operands[0]

@@ -4,9 +4,9 @@
         each distinct kernel:  Kernel --decompose--> Kernel --schedule--> Kernel --instructions--> InstructionList
         Fused --memory--> MemoryPlan                                                 all together: Lowered
 
-A pass is `def name(value, target) -> value`, pure. `with passes(after="fuse", add=my_pass):` inserts one for a block (in
-this thread and context), `replace={"schedule": mine}` and `drop=("simplify",)` do what they say. One hook sees every
-intermediate value: `lower(program, target, record=...)` calls `record(stage, pass name, value, seconds)`.
+A pass is `def name(value, target) -> value`, pure. `with passes(after="fuse", add=my_pass):` inserts one for a block
+(in this thread and context), `replace={"schedule": mine}` and `drop=("simplify",)` do what they say. One hook sees
+every intermediate value: `lower(program, target, record=...)` calls `record(stage, pass name, value, seconds)`.
 """
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ def _edited(old: tuple[Pass, ...], after: str | None, before: str | None, add: t
     for entry in old:
         takes, gives = STAGES[entry.stage]
         if entry.name in drop and takes is not gives:
-            raise ValueError(f"pass {entry.name!r} makes a {gives.__name__} of a {takes.__name__}, it cannot be dropped")
+            raise ValueError(f"pass {entry.name!r} makes a {gives.__name__} of a {takes.__name__}; "
+                             f"it cannot be dropped")
         here = entry.name in (before, after)
         added = [Pass(_stage_of(takes if before else gives), _name(run), run) for run in add] if here else []
         if entry.name == before:
@@ -143,8 +144,8 @@ def lower(program: Program, target: Target, record: Record | None = None,
           donate: frozenset[int] = frozenset()) -> Lowered:
     """Run the passes of this context.
 
-    record(stage, pass, value, seconds) is called after each one. donate: numbers of the inputs whose memory may be taken
-    over by outputs (the memory pass gets them as keyword `donate`).
+    record(stage, pass, value, seconds) is called after each one. donate: numbers of the inputs whose memory may be
+    taken over by outputs (the memory pass gets them as keyword `donate`).
     """
     listed = current_passes()
     value: Any = program

@@ -1,7 +1,7 @@
 """Program -> Program: calls inlined, constants folded, algebra, masks sunk.
 
-Only rewrites that keep every bit of the result, NaN and the sign of zero included (so `x + 0.0` stays: it turns -0.0 into
-0.0; and `x * 0` stays, it may be NaN), with two exceptions:
+Only rewrites that keep every bit of the result, NaN and the sign of zero included (so `x + 0.0` stays: it turns -0.0
+into 0.0; and `x * 0` stays, it may be NaN), with two exceptions:
 - the sum of n equal elements is n times the element, which is rounded once;
 - *mask sinking*: select(m, c, 0) * d -> select(m, c * d, 0). Where the mask hides an infinite derivative, 0 * inf would
   give NaN; sunk, the gradient of where(x > 0, sqrt(x), 0) at 0 is 0.

@@ -17,7 +17,6 @@ from fungrad.lower.fuse import fuse
 from fungrad.lower.simplify import simplify
 from fungrad.ops import contract, create, cumulative, elementwise, linear, reduce, slicing
 from fungrad.trace import trace_program
-
 from tests.lower.fused_interpreter import run_fused
 
 FLOAT32 = np.dtype("float32")

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import given, settings, strategies as st
-from tests.lower.programs import FLOAT32, TARGET, check, kernels, random_arrays, random_function, traced
 
 from fungrad.ir.types import array_type
 from fungrad.lower.fuse import fuse
 from fungrad.ops import contract, create, elementwise as e, linear, reduce, slicing
+from tests.lower.programs import FLOAT32, TARGET, check, kernels, random_arrays, random_function, traced
 
 
 @settings(max_examples=150, deadline=None)

@@ -7,8 +7,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fungrad.ir.expr import (BOOL, FALSE, INDEX, TRUE, Axis, Buffer, axis, cast, conjunction, constant, index_constant as c,
-                             load, operation as op, reduce, select)
+from fungrad.ir.expr import (
+    BOOL,
+    FALSE,
+    INDEX,
+    TRUE,
+    Axis,
+    Buffer,
+    axis,
+    cast,
+    conjunction,
+    constant,
+    index_constant as c,
+    load,
+    operation as op,
+    reduce,
+    select,
+)
 from fungrad.ir.types import array_type
 from fungrad.lower.index import Simplifier, affine_form, axes_of, coefficient, conjuncts
 from tests.lower.fused_interpreter import evaluate
