@@ -13,6 +13,8 @@ import re
 import struct
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -63,11 +65,9 @@ class CpuBackend(HostBackend):
         return engine().assembly(kernel_module(self.render(code), code))
 
     def compile(self, lowered: Lowered, store: ObjectStore) -> CpuLoaded:
-        kernels: dict[int, Code] = {}   # by identity: equal kernels are one object, and hashing one reads all of it
-        for code in lowered.code:
-            if id(code) not in kernels:
-                kernels[id(code)] = self._kernel(code, store)
-        return CpuLoaded(lowered, kernels, self.pool(store))
+        distinct = {id(code): code for code in lowered.code}   # by identity: hashing a list reads all of it
+        codes = parallel_map(lambda code: self._kernel(code, store), list(distinct.values()), thread_count())
+        return CpuLoaded(lowered, dict(zip(distinct, codes, strict=True)), self.pool(store))
 
     def _kernel(self, code: InstructionList, store: ObjectStore) -> Code:
         return self._native(kernel_module(self.render(code), code), (ENTRY,), store)
@@ -75,16 +75,16 @@ class CpuBackend(HostBackend):
     def _native(self, text: str, exports: tuple[str, ...], store: ObjectStore) -> Code:
         """The loaded code of a module of LLVM IR: from this process, else from the store, else compiled now."""
         key = engine().key(text)
-        with self._lock:
-            found = self._kernels.get(key)
-            if found is not None:
-                return found
-            data = store.get(key)
-            if data is None:
-                data = engine().emit(text)
-                store.put(key, data)
-            found = self._kernels[key] = engine().load(data, exports)
+        found = self._kernels.get(key)
+        if found is not None:
             return found
+        data = store.get(key)
+        if data is None:
+            data = engine().emit(text)
+            store.put(key, data)
+        loaded = engine().load(data, exports)
+        with self._lock:
+            return self._kernels.setdefault(key, loaded)
 
     def pool(self, store: ObjectStore) -> Pool:
         """The native launcher with its thread pool."""
@@ -164,6 +164,33 @@ class CpuLoaded(Loaded):
             self._pool.execute(ctypes.addressof(program), words)
             times.append(time.perf_counter() - start)
         return times
+
+
+def parallel_map(function: Callable[[Any], Any], items: list[Any], workers: int) -> list[Any]:
+    """`[function(item) for item in items]` on several threads; the first error is raised. For work that lets go of the GIL."""
+    results: list[Any] = [None] * len(items)
+    errors: list[BaseException] = []
+    waiting = deque(enumerate(items))
+
+    def work() -> None:
+        while waiting and not errors:
+            try:
+                number, item = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                results[number] = function(item)
+            except BaseException as error:
+                errors.append(error)
+    helpers = [threading.Thread(target=work, name="fungrad-compile") for _ in range(min(workers, len(items)) - 1)]
+    for helper in helpers:
+        helper.start()
+    work()
+    for helper in helpers:
+        helper.join()
+    if errors:
+        raise errors[0]
+    return results
 
 
 def kernel_module(text: str, code: InstructionList) -> str:

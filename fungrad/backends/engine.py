@@ -45,11 +45,16 @@ class Engine:
         self.cpu = llvm.get_host_cpu_name()
         self.feature_map = dict(llvm.get_host_cpu_features())
         self.features = llvm.get_host_cpu_features().flatten()
+        if self.feature_map.get("prefer-256-bit"):
+            self.features += ",-prefer-256-bit"   # kernels ask for the width that they want
         self.triple = llvm.get_process_triple()
         self.version = ".".join(map(str, llvm.llvm_version_info))
         self._llvm_target = llvm.Target.from_triple(self.triple)
         self._jit = llvm.create_lljit_compiler(self._machine(), use_jit_link=False, suppress_errors=True)
         self._numbers = itertools.count()
+        self._data_layout = str(self._machine().target_data)
+        self._run_passes = unlocked(llvm.ffi.lib.LLVMPY_RunNewModulePassManager)
+        self._emit_to_memory = unlocked(llvm.ffi.lib.LLVMPY_TargetMachineEmitToMemory)
         self.fingerprint = "|".join((self.triple, self.cpu, self.features, self.version, PIPELINE_VERSION))
         os.register_at_fork(after_in_child=self._after_fork)
 
@@ -64,16 +69,18 @@ class Engine:
         return hashlib.sha256(f"{self.fingerprint}\0{text}".encode()).hexdigest()
 
     def emit(self, text: str) -> bytes:
-        """The object of one module of LLVM IR. Raises CompilationError with LLVM's message."""
-        with self._lock:
-            module, machine = self._optimized(text)
-            return machine.emit_object(module)
+        """The object of one module of LLVM IR. Raises CompilationError with LLVM's message.
+
+        Several threads may emit at once: each has a context and a target machine of its own, and the two calls that take
+        long go past llvmlite's lock.
+        """
+        module, machine = self._optimized(text)
+        return self._emit(machine, module)
 
     def assembly(self, text: str) -> str:
         """The assembly text of one module of LLVM IR."""
-        with self._lock:
-            module, machine = self._optimized(text)
-            return machine.emit_assembly(module)
+        module, machine = self._optimized(text)
+        return machine.emit_assembly(module)
 
     def _optimized(self, text: str) -> tuple[Any, Any]:
         llvm, machine = self._llvm, self._machine()
@@ -82,13 +89,25 @@ class Engine:
         except RuntimeError as error:
             raise CompilationError(f"LLVM refuses a kernel's text: {error}\n{numbered(text)}") from None
         module.triple = self.triple
-        module.data_layout = str(machine.target_data)
+        module.data_layout = self._data_layout
         builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
         passes = llvm.create_new_module_pass_manager()
-        for add in (passes.add_sroa_pass, passes.add_instruction_combine_pass, passes.add_simplify_cfg_pass):
-            add()
-        passes.run(module, builder)
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        self._run_passes(passes, module, builder)
         return module, machine
+
+    def _emit(self, machine: Any, module: Any) -> bytes:
+        library = self._llvm.ffi.lib
+        with self._llvm.ffi.OutputString() as message:
+            buffer = self._emit_to_memory(machine, module, 1, message)
+            if not buffer:
+                raise CompilationError(f"LLVM cannot compile a kernel: {message}")
+        try:
+            return ctypes.string_at(library.LLVMPY_GetBufferStart(buffer), library.LLVMPY_GetBufferSize(buffer))
+        finally:
+            library.LLVMPY_DisposeMemoryBuffer(buffer)
 
     def load(self, data: bytes, exports: tuple[str, ...]) -> Code:
         """Map an object and resolve the exported symbols; its own undefined symbols come from the process."""
@@ -101,6 +120,11 @@ class Engine:
             except RuntimeError as error:
                 raise CompilationError(f"an object cannot be loaded: {error}") from None
         return Code(tracker, {name: tracker[name] for name in exports})
+
+
+def unlocked(function: Any) -> Any:
+    """A function of llvmlite's library without llvmlite's lock, which is there for users who share one LLVM context."""
+    return getattr(function, "_cfn", function)
 
 
 _engine: Engine | None = None

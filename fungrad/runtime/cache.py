@@ -65,6 +65,8 @@ class DiskCache:
         path = self._path(key)
         try:
             with open(path, "rb") as file:
+                if not _private(path.parent):
+                    return None
                 content = file.read()
                 age = time.time() - os.fstat(file.fileno()).st_mtime
         except OSError:
