@@ -1,15 +1,16 @@
 """The element types, their promotion and the defaults for Python scalars.
 
-An element type is a `numpy.dtype`; bfloat16 comes from `ml_dtypes`. Promotion follows NumPy 2 (NEP 50) with one
+An element type is a `numpy.dtype`; bfloat16 comes from `ml_dtypes`, which takes longer to import than NumPy and so is
+imported when bfloat16 is first named (`bfloat16`, `FLOATS` and `ALL` are made then). Promotion follows NumPy 2 (NEP 50) with one
 departure, taken from JAX: an integer or bool array with a floating array gives the floating array's type, so that
 indices and masks never widen a float32 (or bfloat16) computation to float64. See `docs/decisions/001-promotion.md`.
 """
 from __future__ import annotations
 
+import importlib
 from functools import cache, lru_cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from . import config
@@ -19,16 +20,43 @@ bool_ = np.dtype(np.bool_)
 int8, int16, int32, int64 = (np.dtype(f"int{bits}") for bits in (8, 16, 32, 64))
 uint8, uint16, uint32, uint64 = (np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64))
 float16, float32, float64 = (np.dtype(f"float{bits}") for bits in (16, 32, 64))
-bfloat16 = np.dtype(ml_dtypes.bfloat16)
+bfloat16: np.dtype
+FLOATS: tuple[np.dtype, ...]
+ALL: tuple[np.dtype, ...]
 
 SIGNED = (int8, int16, int32, int64)
 UNSIGNED = (uint8, uint16, uint32, uint64)
 INTEGERS = SIGNED + UNSIGNED
-FLOATS = (float16, bfloat16, float32, float64)
-ALL = (bool_, *INTEGERS, *FLOATS)
-_BY_NAME = {dtype.name: dtype for dtype in ALL} | {"bool_": bool_}
+NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
+         "float64")
+_FLOAT_SET = {float16, float32, float64}
+_BY_NAME = {dtype.name: dtype for dtype in (bool_, *INTEGERS, *_FLOAT_SET)} | {"bool_": bool_}
 
 Scalar = bool | int | float
+
+
+def _load_bfloat16() -> np.dtype:
+    found = _BY_NAME.get("bfloat16")
+    if found is None:
+        found = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+        _FLOAT_SET.add(found)
+        _BY_NAME["bfloat16"] = found
+        floats = (float16, found, float32, float64)
+        globals().update(bfloat16=found, FLOATS=floats, ALL=(bool_, *INTEGERS, *floats))
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    """PEP 562: the names that need bfloat16, on first use."""
+    if name not in ("bfloat16", "FLOATS", "ALL"):
+        raise AttributeError(f"module 'fungrad.dtypes' has no attribute {name!r}")
+    _load_bfloat16()
+    return globals()[name]
+
+
+def is_bfloat16(dtype: np.dtype) -> bool:
+    """Whether `dtype` is bfloat16, without importing it: the one element type of NumPy's kind "V"."""
+    return dtype.kind == "V"
 
 
 def is_float(dtype: np.dtype) -> bool:
@@ -46,21 +74,23 @@ def is_signed(dtype: np.dtype) -> bool:
     return dtype.kind == "i"
 
 
-_FLOAT_SET = frozenset(FLOATS)
-_ALL_SET = frozenset(ALL)
-
 
 @lru_cache(maxsize=512)
 def _canonical(kind: Any) -> np.dtype:
-    if isinstance(kind, str) and kind in _BY_NAME:
-        return _BY_NAME[kind]
+    if isinstance(kind, str):
+        if kind == "bfloat16":
+            return _load_bfloat16()
+        if kind in _BY_NAME:
+            return _BY_NAME[kind]
     try:
         dtype = np.dtype(kind)
     except TypeError:
-        raise DTypeError(f"{kind!r} is not an element type. Write one of {', '.join(d.name for d in ALL)}.") from None
+        raise DTypeError(f"{kind!r} is not an element type. Write one of {', '.join(NAMES)}.") from None
     dtype = dtype.newbyteorder("=")
-    if dtype not in _ALL_SET:
-        raise DTypeError(f"arrays of {dtype} are not supported. Write one of {', '.join(d.name for d in ALL)}.")
+    if dtype.name == "bfloat16":
+        return _load_bfloat16()
+    if dtype not in _BY_NAME.values():
+        raise DTypeError(f"arrays of {dtype} are not supported. Write one of {', '.join(NAMES)}.")
     return dtype
 
 
@@ -81,7 +111,7 @@ def canonical(kind: Any) -> np.dtype:
 
 def default_float() -> np.dtype:
     """The type of a Python float: float32 unless `fungrad.default_float` or FUNGRAD_DEFAULT_FLOAT says otherwise."""
-    return _BY_NAME[config.get("default_float")]
+    return _canonical(config.get("default_float"))
 
 
 def default_int() -> np.dtype:
@@ -119,7 +149,7 @@ def _promote_pair(a: np.dtype, b: np.dtype) -> np.dtype | None:
     if _category(a) != _category(b):
         return a if _category(a) > _category(b) else b
     if _category(a) == 2:
-        if {a, b} == {float16, bfloat16}:
+        if a.itemsize == b.itemsize == 2:   # float16 and bfloat16
             return float32
         return a if a.itemsize > b.itemsize else b
     result = np.promote_types(a, b)
@@ -159,7 +189,7 @@ def to_inexact(dtype: np.dtype) -> np.dtype:
 
 def accumulation(dtype: np.dtype) -> np.dtype:
     """The type in which sums and products of this type are accumulated: float32 for the 16-bit floats."""
-    return float32 if dtype in (float16, bfloat16) else dtype
+    return float32 if is_float(dtype) and dtype.itemsize == 2 else dtype
 
 
 def lowest(dtype: np.dtype) -> Scalar:
@@ -178,4 +208,5 @@ def highest(dtype: np.dtype) -> Scalar:
 
 def finfo(dtype: Any) -> Any:
     """Like `numpy.finfo`, for every floating type here (bfloat16 included)."""
-    return ml_dtypes.finfo(canonical(dtype))
+    found = canonical(dtype)
+    return importlib.import_module("ml_dtypes").finfo(found) if is_bfloat16(found) else np.finfo(found)

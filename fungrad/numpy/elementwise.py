@@ -429,7 +429,7 @@ def fabs(x: Any, /) -> Value:
 # ---- parts of floats ------------------------------------------------------------------------------------------------
 
 _BITS = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
-_MANTISSA = {dtypes.float16: (10, 15), dtypes.bfloat16: (7, 127), dtypes.float32: (23, 127), dtypes.float64: (52, 1023)}
+_MANTISSA = {"float16": (10, 15), "bfloat16": (7, 127), "float32": (23, 127), "float64": (52, 1023)}
 
 
 def signbit(x: Any, /) -> Value:
@@ -468,7 +468,7 @@ def ldexp(x1: Any, x2: Any, /) -> Value:
     value = inexact("ldexp", x1)
     value, power_of_two = to_common("ldexp", value, convert(exponent, dtypes.int32), dtype=value.dtype)
     _, steps = to_common("ldexp", value, convert(exponent, dtypes.int32), dtype=dtypes.int32)
-    bits, bias = _MANTISSA[value.dtype]
+    bits, bias = _MANTISSA[value.dtype.name]
     limit = full_like(steps, bias - 1)
     for _ in range(3):   # in three factors, each a normal power of two, so that no step rounds twice in the normal range
         part = ops.max(ops.min(steps, limit), ops.neg(limit))
@@ -485,7 +485,7 @@ def _power_of_two(exponent: Value, dtype: np.dtype, bits: int, bias: int) -> Val
 def frexp(x: Any, /) -> tuple[Value, Value]:
     """(m, e) with x = m * 2**e and 0.5 <= |m| < 1 (x itself and 0 for 0, infinities and NaN)."""
     value = inexact("frexp", x)
-    bits, bias = _MANTISSA[value.dtype]
+    bits, bias = _MANTISSA[value.dtype.name]
     integers = _BITS[value.dtype.itemsize]
     tiny = ops.lt(ops.abs(value), float(dtypes.finfo(value.dtype).smallest_normal))
     scaled = ops.select(tiny, ops.mul(value, float(2**bits)), value)

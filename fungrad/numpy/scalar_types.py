@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from .. import dtypes
@@ -21,10 +20,14 @@ from ..lax.promotion import common_dtype
 class ScalarType:
     """One element type. Usable wherever a dtype is (it has `.dtype`), equal to that dtype, and callable."""
 
-    __slots__ = ("dtype",)
+    __slots__ = ("_name",)
 
-    def __init__(self, dtype: np.dtype):
-        self.dtype = dtype
+    def __init__(self, name: str):
+        self._name = name
+
+    @property
+    def dtype(self) -> np.dtype:
+        return dtypes.canonical(self._name)   # bfloat16 is made on first use
 
     def __call__(self, x: Any = 0) -> Value:
         """`x` (a number, an array, a list) as an array of this element type."""
@@ -37,17 +40,15 @@ class ScalarType:
         return hash(self.dtype)
 
     def __repr__(self) -> str:
-        return f"fungrad.numpy.{self.dtype.name}"
+        return f"fungrad.numpy.{self._name}"
 
     @property
     def __name__(self) -> str:
-        return self.dtype.name
+        return self._name
 
 
-bool_ = ScalarType(dtypes.bool_)
-int8, int16, int32, int64 = map(ScalarType, dtypes.SIGNED)
-uint8, uint16, uint32, uint64 = map(ScalarType, dtypes.UNSIGNED)
-float16, bfloat16, float32, float64 = map(ScalarType, dtypes.FLOATS)
+bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64 = map(
+    ScalarType, dtypes.NAMES)
 
 # NumPy's abstract types, for issubdtype.
 generic, number, inexact, floating = np.generic, np.number, np.inexact, np.floating
@@ -75,7 +76,7 @@ def finfo(dtype: Any) -> Any:
 
 def iinfo(dtype: Any) -> Any:
     """The limits of an integer type (or of an array's): min, max, bits."""
-    return ml_dtypes.iinfo(dtypes.canonical(getattr(dtype, "dtype", dtype)))
+    return np.iinfo(dtypes.canonical(getattr(dtype, "dtype", dtype)))
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype:

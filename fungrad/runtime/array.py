@@ -130,7 +130,7 @@ class Array(Value):
     def tolist(self) -> Any:
         """The elements as nested lists of Python scalars."""
         view = self._numpy()
-        return (view.astype(np.float32) if self.type.dtype == dtypes.bfloat16 else view).tolist()
+        return (view.astype(np.float32) if dtypes.is_bfloat16(self.type.dtype) else view).tolist()
 
     def _scalar(self, what: str) -> bool | int | float:
         if self.type.size != 1:
@@ -242,7 +242,7 @@ def from_dlpack(source: Any, copy: bool | None = None) -> Array:
         raise ValueError("from_dlpack always copies: the exporter could change the memory of an immutable array")
     if isinstance(source, Array):
         return source.__copy__()
-    return from_numpy(dlpack.view(source))
+    return from_numpy(dlpack.copied(source))
 
 
 def _unpickle(shape: Shape, dtype: str, data: bytes, device: str) -> Array:

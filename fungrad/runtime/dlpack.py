@@ -20,6 +20,9 @@ _HOST_DEVICES = frozenset({1, 3, 13})    # CPU, CUDA host, CUDA managed
 _READ_ONLY = 1
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 _BFLOAT = 4
+# A capsule keeps a pointer to its name, so the names live as long as the module.
+_PLAIN, _USED_PLAIN = b"dltensor", b"used_dltensor"
+_VERSIONED, _USED_VERSIONED = b"dltensor_versioned", b"used_dltensor_versioned"
 
 
 class _DLTensor(ctypes.Structure):
@@ -63,14 +66,14 @@ _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("P
 @_CAPSULE_DESTRUCTOR
 def _destroy_capsule(capsule: int) -> None:
     """Free a tensor that nobody took: a consumer renames the capsule and calls the deleter itself."""
-    for name in (b"dltensor", b"dltensor_versioned"):
+    for name in (_PLAIN, _VERSIONED):
         if _is_valid(capsule, name):
             _exported.pop(_raw_pointer(capsule, name), None)
 
 
 def export(view: np.ndarray, type: Type, readonly: bool, versioned: bool) -> Any:
     """A capsule for a contiguous view. Without a version the consumer is not told that memory is read-only."""
-    bfloat = type.dtype == dtypes.bfloat16
+    bfloat = dtypes.is_bfloat16(type.dtype)
     code = _BFLOAT if bfloat else _CODES[type.dtype.kind]
     shape = (ctypes.c_int64 * max(type.rank, 1))(*type.shape)
     strides = (ctypes.c_int64 * max(type.rank, 1))(*[step // type.dtype.itemsize for step in view.strides])
@@ -81,30 +84,30 @@ def export(view: np.ndarray, type: Type, readonly: bool, versioned: bool) -> Any
         managed = _Managed(tensor, None, _delete)
     address = ctypes.addressof(managed)
     _exported[address] = (managed, shape, strides, view)
-    return _new_capsule(address, b"dltensor_versioned" if versioned else b"dltensor", _destroy_capsule)
+    return _new_capsule(address, _VERSIONED if versioned else _PLAIN, _destroy_capsule)
 
 
-def view(source: Any) -> np.ndarray:
-    """A NumPy view of an exporter's tensor; valid as long as the view lives. Raises BufferError, DTypeError."""
+def copied(source: Any) -> np.ndarray:
+    """A copy of an exporter's tensor in NumPy's memory. Raises BufferError, DTypeError."""
     if source.__dlpack_device__()[0] not in _HOST_DEVICES:
         raise BufferError(f"memory on DLPack device {source.__dlpack_device__()} cannot be read by the host; copy it to the CPU first")
     try:
         capsule = source.__dlpack__(max_version=(1, 0))
     except TypeError:  # an exporter older than version 1
         capsule = source.__dlpack__()
-    versioned = bool(_valid(capsule, b"dltensor_versioned"))
-    name = b"dltensor_versioned" if versioned else b"dltensor"
+    versioned = bool(_valid(capsule, _VERSIONED))
+    name, used = (_VERSIONED, _USED_VERSIONED) if versioned else (_PLAIN, _USED_PLAIN)
     address = _pointer(capsule, name)
     managed = (_ManagedVersioned if versioned else _Managed).from_address(address)
-    array = _tensor_view(managed.tensor, capsule)
-    _rename(capsule, b"used_" + name)
-    copied = array.copy()
-    if managed.deleter:
-        managed.deleter(address)
-    return copied
+    _rename(capsule, used)
+    try:
+        return _tensor_view(managed.tensor).copy()
+    finally:
+        if managed.deleter:
+            managed.deleter(address)
 
 
-def _tensor_view(tensor: _DLTensor, keep: Any) -> np.ndarray:
+def _tensor_view(tensor: _DLTensor) -> np.ndarray:
     names = {(kind, bits): f"{word}{bits}" for kind, word in ((0, "int"), (1, "uint"), (2, "float")) for bits in (8, 16, 32, 64)}
     name = {(_BFLOAT, 16): "bfloat16", (6, 8): "bool"}.get((tensor.code, tensor.bits)) or names.get((tensor.code, tensor.bits))
     if name is None or tensor.lanes != 1:

@@ -20,7 +20,7 @@ from .array import Array
 from .executable import Executable
 
 # Relative to the largest value of a result: sums are rounded in another order, functions have errors of a few ULP.
-TOLERANCE = {dtypes.float16: 2e-2, dtypes.bfloat16: 1e-1, dtypes.float32: 2e-4, dtypes.float64: 1e-9}
+TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 2e-4, "float64": 1e-9}
 
 
 def verified(executable: Executable) -> Callable[[Sequence[Array]], list[Array]]:
@@ -63,7 +63,7 @@ def _far(right: np.ndarray, given: np.ndarray) -> np.ndarray:
     finite = np.isfinite(a)
     scale = float(np.max(np.abs(a), where=finite, initial=0.0))
     with np.errstate(invalid="ignore"):
-        near = np.abs(a - b) <= TOLERANCE[right.dtype] * np.maximum(np.abs(a), min(scale, 1.0) if scale < 1 else scale * 1e-1)
+        near = np.abs(a - b) <= TOLERANCE[right.dtype.name] * np.maximum(np.abs(a), min(scale, 1.0) if scale < 1 else scale * 1e-1)
     return ~np.where(finite, near, (a == b) | (np.isnan(a) & np.isnan(b)))
 
 
