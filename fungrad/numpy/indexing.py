@@ -46,7 +46,7 @@ def read(x: Value, p: Plan, mode: str, fill_value: Any) -> Value:
         return linear.reshape(dynamic_slice(x, one_type(starts_of(p)), window_of(p)), p.result)
     x = linear.reshape(static_part(x, p), without_integers(p))
     positions, known = rows_of(p, mode)
-    if known and mode == "clip":
+    if mode == "wrap" or (known and mode == "clip"):
         mode = "promise_in_bounds"
     return linear.reshape(indexed.gather(x, positions, numbers_of(p), window_sizes(p, x.shape), mode, fill_value), p.result)
 

@@ -123,7 +123,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
         return full(as_value("digitize", x).shape, 0, INT32)
     ascending = searchsorted(edges, x, side)
     descending = ops.sub(full(ascending.shape, edges.size, ascending.dtype), searchsorted(
-        slicing.flip(edges, (0,)), x, "right" if right else "left"))
+        slicing.flip(edges, (0,)), x, side))
     rising = ops.ge(edges[-1], edges[0])
     return ops.select(place(rising, ascending.shape, dtypes.bool_), ascending, descending)
 

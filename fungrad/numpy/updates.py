@@ -26,7 +26,7 @@ from .elementwise import power, true_divide
 from .index_plan import Plan, check_mask, check_updates, plan
 from .indexing import (INT32, all_scalars, flipped_axes, intervals, numbers_of, one_type, read, read_mode, rows_of, sliced,
                        starts_of, static_part, window_of, without_integers)
-from ..lax.promotion import check_fits
+from ..lax.promotion import check_fits, shape_of
 
 WRITE_MODES = {None: "drop", "drop": "drop", "fill": "drop", "clip": "clip", "promise_in_bounds": "promise_in_bounds"}
 
@@ -89,7 +89,9 @@ class Place:
         """A copy with x[index] -= values."""
         if self._array.dtype == dtypes.bool_:
             raise DTypeError(".at[].subtract: bool has no difference. Write x.astype('int32') first.")
-        return self._update("subtract", ops.neg(_fitting(".at[].subtract", self._array, values)), "add", mode, unique_indices)
+        values = _fitting(".at[].subtract", self._array, values)
+        values = -values if is_python_scalar(values) else ops.neg(values)
+        return update(".at[].subtract", self._array, self._index, values, "add", mode, unique_indices, fits=True)
 
     def multiply(self, values: Any, *, mode: str | None = None, indices_are_sorted: bool = False,
                  unique_indices: bool = False) -> Value:
@@ -127,8 +129,8 @@ class Place:
         return self._update("apply", ufunc(self._array[self._index]), "set", mode, unique_indices)
 
 
-def _fitting(name: str, x: Value, values: Any) -> Value:
-    """The updates in x's element type; a float into integers is an error."""
+def _fitting(name: str, x: Value, values: Any) -> Any:
+    """The updates in x's element type, or a Python scalar that fits it; a float into integers is an error."""
     values = operand(name, values)
     if is_python_scalar(values):
         check_fits(name, values, x.dtype)
@@ -136,21 +138,22 @@ def _fitting(name: str, x: Value, values: Any) -> Value:
     if (dtypes.is_float(kind) and not dtypes.is_float(x.dtype)) or (x.dtype == dtypes.bool_ and kind != dtypes.bool_):
         raise DTypeError(f"{name}: {kind.name} updates do not fit an array of {x.dtype.name}. Convert one of them, for "
                          f"example x.astype('{kind.name}').")
-    return full((), values, x.dtype) if is_python_scalar(values) else linear.convert(values, x.dtype)
+    return values if is_python_scalar(values) else linear.convert(values, x.dtype)
 
 
-def update(name: str, x: Value, index: Any, values: Any, combine: str, mode: str | None, unique: bool) -> Value:
-    """A copy of `x` with `values` combined into x[index]."""
+def update(name: str, x: Value, index: Any, values: Any, combine: str, mode: str | None, unique: bool,
+           fits: bool = False) -> Value:
+    """A copy of `x` with `values` combined into x[index]; `fits` says that `_fitting` has seen the values."""
     if mode not in WRITE_MODES:
         raise ValueError(f"{name}: mode must be 'drop', 'clip' or 'promise_in_bounds', got {mode!r}.")
     written = WRITE_MODES[mode]
-    values = _fitting(name, x, values)
+    values = values if fits else _fitting(name, x, values)
     masked = _masked_update(x, index, values, combine)
     if masked is not None:
         return masked
     p = plan(x.shape, index, lenient=mode is not None)
-    shape = check_updates(values.shape, p.result, name)
-    values = linear.reshape(values, shape)
+    shape = check_updates(shape_of(values), p.result, name)
+    values = linear.reshape(values, shape) if shape else values
     if 0 in p.result:
         return x
     if p.shape != x.shape:      # a scalar bool added an axis of extent 1
@@ -158,7 +161,7 @@ def update(name: str, x: Value, index: Any, values: Any, combine: str, mode: str
     return _planned(x, p, values, combine, written, unique)
 
 
-def _planned(x: Value, p: Plan, values: Value, combine: str, mode: str, unique: bool) -> Value:
+def _planned(x: Value, p: Plan, values: Any, combine: str, mode: str, unique: bool) -> Value:
     if not p.arrays:
         return _write_static(x, p, values, combine)
     if any(p.shape[part.axis] == 0 for part in p.arrays):
@@ -177,9 +180,9 @@ def _planned(x: Value, p: Plan, values: Value, combine: str, mode: str, unique: 
     return _write_region(x, p, linear.reshape(changed, part.shape))
 
 
-def _write_static(x: Value, p: Plan, values: Value, combine: str) -> Value:
+def _write_static(x: Value, p: Plan, values: Any, combine: str) -> Value:
     """An update at slices and integers alone."""
-    if combine == "set" and values.ndim == 0 and not _unit_steps(p):
+    if combine == "set" and not shape_of(values) and not _unit_steps(p):
         return ops.select(_region_mask(p), place(values, x.shape, x.dtype), x)
     values = place(values, p.result, x.dtype)
     new = slicing.flip(linear.reshape(values, window_of(p)), flipped_axes(p))
@@ -246,29 +249,20 @@ def _write_window(x: Value, p: Plan, values: Value, combine: str, mode: str) -> 
 
 # ---- masks ----------------------------------------------------------------------------------------------------------
 
-def _masked_update(x: Value, index: Any, values: Value, combine: str) -> Value | None:
+def _masked_update(x: Value, index: Any, values: Any, combine: str) -> Value | None:
     """The update at one boolean mask (beside whole slices) as a choice by element; None where it is something else."""
     items = index if isinstance(index, tuple) else (index,)
     if not any(_is_mask(item) for item in items):
         return None
-    axis = 0
-    mask: Any = None
-    before = True
-    for item in items:
-        if _is_mask(item) and mask is None:
-            mask, before = item, False
-        elif isinstance(item, slice) and item == slice(None):
-            axis += before
-        elif item is Ellipsis and not before:
-            continue
-        else:
-            return None
+    axis, mask = _only_mask(x.ndim, items)
+    if mask is None:
+        return None
     mask = as_value(".at[]", mask)
     check_mask(mask.shape, x.shape, axis)
     behind = x.ndim - axis - mask.ndim
-    shape = values.shape
-    if values.ndim > behind:
-        counted = values.ndim - behind - 1
+    shape = shape_of(values)
+    if len(shape) > behind:
+        counted = len(shape) - behind - 1
         if shape[counted] != 1:
             if isinstance(mask, Tracer) and mask.concrete() is None:
                 raise RefusedError(f"x.at[mask] with a traced mask takes values that do not depend on the number of elements "
@@ -277,12 +271,25 @@ def _masked_update(x: Value, index: Any, values: Value, combine: str) -> Value |
             return None
         shape = (*shape[:counted], *[1] * mask.ndim, *shape[counted + 1:])
         values = linear.reshape(values, shape)
-    check_updates(values.shape, x.shape, ".at[mask]")
-    while values.ndim > x.ndim:
-        values = linear.reshape(values, values.shape[1:])
+    shape = check_updates(shape, x.shape, ".at[mask]")
+    values = linear.reshape(values, shape) if shape else values
     new = _COMBINES[combine](x, place(values, x.shape, x.dtype))
     chosen = linear.broadcast(mask, x.shape, tuple(range(axis, axis + mask.ndim)))
     return ops.select(chosen, new, x)
+
+
+def _only_mask(rank: int, items: tuple[Any, ...]) -> tuple[int, Any]:
+    """The axis and the mask of an index that is one mask beside whole slices; (0, None) for any other."""
+    masks = [item for item in items if _is_mask(item)]
+    others = [item for item in items if not _is_mask(item)]
+    whole = all(item is Ellipsis or (isinstance(item, slice) and item == slice(None)) for item in others)
+    if len(masks) != 1 or not whole or sum(item is Ellipsis for item in others) > 1:
+        return 0, None
+    before = items[:next(number for number, item in enumerate(items) if _is_mask(item))]
+    if Ellipsis in before:
+        behind = len(items) - len(before) - 1
+        return rank - behind - masks[0].ndim, masks[0]
+    return len(before), masks[0]
 
 
 def _is_mask(item: Any) -> bool:

@@ -120,11 +120,11 @@ def _coordinates(shape: Shape, indices: np.ndarray, numbers: IndexNumbers,
     coordinates = [np.zeros((1,) * (len(rows) + len(axes)), np.int64) for _ in shape]
 
     def spread(array: np.ndarray, place: int) -> np.ndarray:
-        return array.reshape(*[-1 if a == place else 1 for a in range(len(rows) + len(axes))])
+        return array.reshape([-1 if a == place else 1 for a in range(len(rows) + len(axes))])
     for number, a in enumerate(numbers.index_map):
         limit = shape[a] - sizes[a]
         inside &= (wide[..., number] >= 0) & (wide[..., number] <= limit)
-        coordinates[a] = coordinates[a] + np.clip(wide[..., number], 0, limit).reshape(*rows, *[1] * len(axes))
+        coordinates[a] = coordinates[a] + np.clip(wide[..., number], 0, limit).reshape((*rows, *[1] * len(axes)))
     for a, row_axis in zip(numbers.operand_batch_dims, numbers.index_batch_dims, strict=True):
         coordinates[a] = coordinates[a] + spread(np.arange(shape[a]), row_axis)
     for number, a in enumerate(axes):
@@ -172,7 +172,7 @@ def _gather_reference(operand: np.ndarray, indices: np.ndarray, *, dimension_num
     result = operand[coordinates] if operand.ndim else np.broadcast_to(operand, indices.shape[:-1])
     if fill_value is not None:
         filler = np.frombuffer(fill_value.bits, operand.dtype)[0]
-        result = np.where(inside.reshape(*inside.shape, *[1] * (result.ndim - inside.ndim)), result, filler)
+        result = np.where(inside.reshape((*inside.shape, *[1] * (result.ndim - inside.ndim))), result, filler)
     return np.moveaxis(result, range(inside.ndim, result.ndim), numbers.window_dims).astype(operand.dtype)
 
 

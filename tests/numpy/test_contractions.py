@@ -34,8 +34,6 @@ def test_matmul(x, y):
     a, b = normal(*x), normal(*y)
     near(fnp.matmul(a, b), np.matmul(a, b))
     near(fnp.array(a) @ b, a @ b)
-    if len(x) < 3 and len(y) < 3 or True:
-        near(fnp.dot(a, b) if len(x) < 3 else fnp.matmul(a, b), np.dot(a, b) if len(x) < 3 else np.matmul(a, b))
 
 
 @pytest.mark.parametrize("x, y", [((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((5, 2, 3), (5, 3, 4)), ((3,), (3, 4)), ((2, 3), (3,))])
@@ -92,7 +90,6 @@ def test_shape_errors():
 
 @pytest.mark.parametrize("x, y", [((), ()), ((3,), ()), ((2, 3), (3,)), ((4, 2, 3), (5, 3, 6)), ((4, 3), (2, 5, 3, 6)), ((3,), (2, 3, 4))])
 def test_dot(x, y):
-    near(fnp.dot(normal(*x), normal(*y)).shape == np.dot(np.ones(x), np.ones(y)).shape, True) if False else None
     a, b = normal(*x), normal(*y)
     near(fnp.dot(a, b), np.dot(a, b))
 
@@ -100,7 +97,6 @@ def test_dot(x, y):
 def test_products():
     a, b = normal(2, 3, 4), normal(4, 3, 5)
     near(fnp.vdot(a, a), np.vdot(a, a))
-    near(fnp.inner(a, normal(6, 4)).shape == (2, 3, 6), True) if False else None
     c = normal(6, 4)
     near(fnp.inner(a, c), np.inner(a, c))
     near(fnp.outer(a, c), np.outer(a, c))
