@@ -24,7 +24,8 @@ from .ops.create import full, full_like, iota
 from .ops.cumulative import cumsum
 from .ops.index import take
 from .ops.linear import broadcast, convert, reduce_sum, reshape, transpose
-from .ops.reduce import argmax
+from .ops.reduce import argmax, reduce_max
+from .ops.samplers import random_gamma, random_poisson
 from .ops.slicing import concatenate, slice_
 from .ops.sort import searchsorted, sort, top_k
 from .util import canonical_axis
@@ -410,6 +411,83 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | No
     """Not offered: a uniformly distributed orthogonal matrix."""
     raise RefusedError("random.orthogonal is not offered. Take the first factor of fungrad.numpy.linalg.qr of a normal "
                        "matrix, its columns times the signs of the second factor's diagonal.")
+
+
+# ---- gamma and its relatives ----------------------------------------------------------------------------------------
+
+
+def _element_keys(key: Any, shape: Shape) -> tuple[Any, Any]:
+    """The words of a key for each element: those that splitting `key` among all elements gives."""
+    first, second = _words(key, (math.prod(shape),))
+    return reshape(first, shape), reshape(second, shape)
+
+
+def _gamma(name: str, key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
+    key, kind, a = _checked_key(name, key), _float_dtype(name, dtype), as_value(name, a)
+    shape = _result_shape(name, shape, a)
+    wide = dtypes.accumulation(kind)
+    return convert(random_gamma(*_element_keys(key, shape), place(a, shape, wide), log_space), kind)
+
+
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Value:
+    """Numbers with density x^(a - 1) exp(-x) / gamma(a) on x >= 0; differentiable in `a`."""
+    return _gamma("gamma", key, a, shape, dtype, False)
+
+
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Value:
+    """The logarithm of a gamma number, exact where the number itself would be 0."""
+    return _gamma("loggamma", key, a, shape, dtype, True)
+
+
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Value:
+    """Numbers with density proportional to x^(a - 1) (1 - x)^(b - 1) on [0, 1]."""
+    key, a, b = _checked_key("beta", key), as_value("beta", a), as_value("beta", b)
+    shape = _result_shape("beta", shape, a, b)
+    first, second = _split(key, 2)
+    x, y = loggamma(first, a, shape, dtype), loggamma(second, b, shape, dtype)
+    largest = ew.max(x, y)
+    x, y = ew.exp(ew.sub(x, largest)), ew.exp(ew.sub(y, largest))
+    return ew.div(x, ew.add(x, y))
+
+
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Value:
+    """Vectors of positive numbers with sum 1, along the last axis of `alpha`; `shape` is that of the other axes."""
+    alpha = as_value("dirichlet", alpha)
+    if alpha.ndim == 0:
+        raise ShapeError("dirichlet: alpha needs an axis along which the numbers sum to 1, got a scalar")
+    shape = alpha.shape[:-1] if shape is None else static_shape("dirichlet", shape)
+    x = loggamma(key, alpha, (*shape, alpha.shape[-1]), dtype)
+    every, last = tuple(range(len(shape))), (len(shape),)
+    x = ew.exp(ew.sub(x, broadcast(ew.stop_gradient(reduce_max(x, last)), x.shape, every)))
+    return ew.div(x, broadcast(reduce_sum(x, last), x.shape, every))
+
+
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Value:
+    """The sum of the squares of `df` standard normal numbers."""
+    kind, df = _float_dtype("chisquare", dtype), as_value("chisquare", df)
+    half = ew.div(convert(df, kind), 2.0)
+    return ew.mul(ew.exp(loggamma(key, half, shape, kind)), 2.0)
+
+
+def t(key: Any, df: Any, shape: Any = (), dtype: Any = None) -> Value:
+    """Student's t distribution with `df` degrees of freedom."""
+    key, kind, df = _checked_key("t", key), _float_dtype("t", dtype), as_value("t", df)
+    shape = _result_shape("t", shape, df)
+    for_normal, for_gamma = _split(key, 2)
+    half = ew.div(place(df, shape, kind), 2.0)
+    return ew.mul(_normal(for_normal, shape, kind), ew.sqrt(ew.div(half, gamma(for_gamma, half, shape, kind))))
+
+
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Value:
+    """Numbers of events at the rate `lam` (of type int32 by default). Below a rate of 10 they are JAX's."""
+    key, lam = _checked_key("poisson", key), as_value("poisson", lam)
+    kind = dtypes.canonical(int if dtype is None else dtype)
+    if not dtypes.is_integer(kind):
+        raise DTypeError(f"poisson: dtype must be an integer type, got {kind}")
+    shape = _result_shape("poisson", shape, lam)
+    rate = place(lam, shape, dtypes.float64 if lam.dtype == dtypes.float64 else dtypes.float32)
+    words = [_spread(_scalar(key, i), shape) for i in range(2)]
+    return convert(random_poisson(*words, _counters(shape)[1], rate), kind)
 
 
 # ---- choosing -------------------------------------------------------------------------------------------------------

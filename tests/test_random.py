@@ -5,6 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import fungrad
 import fungrad.random as random
 from fungrad.errors import DTypeError, RefusedError, ShapeError
 from fungrad.trace import active
@@ -163,6 +164,67 @@ def test_truncated_normal_stays_inside_narrow_bounds():
 
 def test_geometric():
     same(draw("geometric", p=0.3, shape=(4,)), [3, 2, 2, 2], np.int32)
+
+
+# ---- gamma and its relatives ----------------------------------------------------------------------------------------
+
+
+def _floats(*values):
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize("name,parameter,expected", [
+    ("gamma", _floats(0.5, 1, 3, 10), [0.9994542002677917, 0.33158406615257263, 4.866050720214844, 8.321683883666992]),
+    ("loggamma", _floats(0.05, 1, 3, 10),
+     [-9.972711563110352, -1.1038738489151, 1.5822826623916626, 2.1188647747039795]),
+    ("dirichlet", _floats(1, 2, 3), [0.2647324502468109, 0.13479970395565033, 0.6004677414894104])])
+def test_gamma_and_dirichlet(name, parameter, expected):
+    actual = draw(name, parameter)
+    assert actual.dtype == F32
+    np.testing.assert_allclose(actual, expected, 2e-6)
+
+
+def test_beta_chisquare_t():
+    found = run(lambda k, a: random.beta(k, a, 3.0), KEY, _floats(0.5, 2))
+    np.testing.assert_allclose(found, [0.18927522003650665, 0.3128182888031006], 2e-6)
+    np.testing.assert_allclose(draw("chisquare", df=3.0, shape=(3,)),
+                               [5.87071418762207, 1.3978509902954102, 5.559423446655273], 2e-6)
+    np.testing.assert_allclose(draw("t", df=3.0, shape=(3,)),
+                               [0.08987478166818619, -1.7357467412948608, 2.3520190715789795], 2e-6)
+
+
+def test_poisson():
+    same(draw("poisson", _floats(0, 0.5, 3, 9, 20, 100)), [0, 1, 2, 7, 13, 90], np.int32)
+    assert draw("gamma", a=2.0, shape=(2,), dtype="float16").dtype == np.float16
+
+
+def test_gradient_of_gamma_with_respect_to_its_parameter():
+    """The numbers of jax.grad(jax.random.gamma, argnums=1) and loggamma."""
+    by_a = fungrad.grad(lambda a: random.gamma(KEY, a))(3.0)
+    np.testing.assert_allclose(np.asarray(by_a), 1.3574945, 1e-5)
+    by_log = fungrad.vmap(fungrad.grad(lambda a: random.loggamma(KEY, a)))(_floats(0.5, 2, 30))
+    np.testing.assert_allclose(np.asarray(by_log), [1.8788071, 0.39478636, 0.03034514], 1e-5)
+
+
+# ---- compiled -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name,args", [
+    ("normal", {"shape": (40,)}), ("bits", {"shape": (5,), "dtype": "uint64"}), ("permutation", {"x": 40}),
+    ("gamma", {"a": 0.7, "shape": (9,)}), ("poisson", {"lam": 15.0, "shape": (9,)}), ("poisson", {"lam": 2.0}),
+    ("categorical", {"logits": np.log(P), "shape": (9,)}), ("randint", {"shape": (9,), "minval": -3, "maxval": 40})])
+def test_compiled_numbers_are_those_of_the_references(name, args):
+    compiled = np.asarray(fungrad.jit(lambda k: getattr(random, name)(k, **args))(KEY))
+    args = {key: wrap(value) for key, value in args.items()}
+    np.testing.assert_allclose(compiled, draw(name, **args), 3e-6, 3e-7)
+
+
+def test_vmap_over_keys_gives_what_each_key_gives():
+    many = np.stack([KEY, KEY + 1, KEY + 2])
+    for function in (lambda k: random.normal(k, (2,)), lambda k: random.permutation(k, 5), lambda k: random.split(k),
+                     lambda k: random.poisson(k, 3.0, (2,))):
+        together = np.asarray(fungrad.jit(fungrad.vmap(function))(many))
+        np.testing.assert_array_equal(together, np.stack([np.asarray(function(k)) for k in many]))
 
 
 # ---- choosing -------------------------------------------------------------------------------------------------------

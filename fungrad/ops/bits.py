@@ -50,10 +50,8 @@ def _threefry_reference(k0: np.ndarray, k1: np.ndarray, x0: np.ndarray,
     return np.asarray(first), np.asarray(second)
 
 
-def _threefry_lower(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Expr,
-                    type: tuple[Type, Type]) -> tuple[Expr, Expr]:
-    k0, k1, x0, x1 = [reader(index, valid) for reader in readers]
-
+def threefry_expressions(k0: Expr, k1: Expr, x0: Expr, x1: Expr) -> tuple[Expr, Expr]:
+    """The two random words of a key and a counter, as expressions."""
     def number(value: int) -> Expr:
         return constant(value, UINT32)
 
@@ -62,6 +60,12 @@ def _threefry_lower(readers: Sequence[Reader], index: tuple[Expr, ...], valid: E
         return operation("xor", operation("or", left, right), b)
     third = operation("xor", operation("xor", k0, k1), number(PARITY))
     return _rounds((k0, k1, third), x0, x1, lambda a, b: operation("add", a, b), rotate_xor, number)
+
+
+def _threefry_lower(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Expr,
+                    type: tuple[Type, Type]) -> tuple[Expr, Expr]:
+    k0, k1, x0, x1 = [reader(index, valid) for reader in readers]
+    return threefry_expressions(k0, k1, x0, x1)
 
 
 threefry2x32_p = declare(Primitive(
