@@ -1,0 +1,180 @@
+"""compile(): caches, concurrency, devices, the log, verification."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.runtime.programs import FLOAT, make, of, vector
+
+from fungrad import backends, config
+from fungrad.backends.base import Backend
+from fungrad.errors import DeviceError, VerificationError
+from fungrad.ir.program import Program
+from fungrad.lower import pipeline
+from fungrad.runtime import compile as module
+from fungrad.runtime.array import from_numpy
+from fungrad.runtime.compile import COMPILATIONS, clear_caches, compilations, compile
+
+_sizes = iter(range(1000, 2000))
+
+
+def fresh(name: str = "add") -> Program:
+    """A program that no other test has compiled."""
+    return make([vector(next(_sizes))], lambda a: [of(name, a, a)])
+
+
+def test_a_program_is_compiled_once() -> None:
+    before = compilations()
+    program = fresh()
+    first = compile(program, name="double", origin="here:1")
+    assert compile(program) is first and compilations() == before + 1
+    assert COMPILATIONS[-1].program is program and COMPILATIONS[-1].origin == "here:1" and COMPILATIONS[-1].kernels == 1
+    assert compile(program, "reference") is not first
+    assert first.program is program and first.lowered.code
+
+
+def test_threads_share_one_compilation() -> None:
+    program = fresh()
+    before = compilations()
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(compile(program))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, found))) == 1 and compilations() == before + 1
+
+
+def test_a_failed_compilation_can_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = fresh()
+
+    def fail(*args: object, **params: object) -> None:
+        raise RuntimeError("broken pass")
+    with pipeline.passes(after="simplify", add=lambda value, target: fail()), pytest.raises(RuntimeError, match="broken pass"):
+        compile(program)
+    assert compile(program)([from_numpy(np.ones(program.input_types[0].shape, FLOAT))])[0].tolist()[0] == 2
+
+
+def test_kept_executables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    clear_caches()
+    monkeypatch.setattr(module, "MOST_KEPT", 3)
+    for _ in range(5):
+        compile(fresh(), "reference")
+    assert len(module._kept) == 3
+    clear_caches()
+    assert not module._kept
+
+
+def test_equal_kernels_of_different_programs_are_compiled_once() -> None:
+    cpu = backends.get("cpu")
+    size = next(_sizes)
+    compile(make([vector(size)], lambda a: [of("add", a, a)]))
+    before = len(cpu._kernels)  # type: ignore[attr-defined]
+    keep = compile(make([vector(size), vector(3)], lambda a, b: [of("add", a, a), b]))
+    assert len(cpu._kernels) == before and keep  # type: ignore[attr-defined]
+
+
+# devices
+
+def test_devices() -> None:
+    assert {"cpu", "null", "reference"} <= set(backends.known())
+    assert not {"base", "llvm", "engine", "threads", "host"} & set(backends.known())
+    with pytest.raises(DeviceError, match="no device 'abacus'. Known: .*cpu"):
+        backends.get("abacus")
+    with pytest.raises(DeviceError):
+        backends.get("../cpu")
+
+
+def test_the_interface_is_small() -> None:
+    methods = [name for name, value in vars(Backend).items() if callable(value) and not name.startswith("_")]
+    assert len(methods) <= 10 and all(getattr(Backend, name).__doc__ for name in methods)
+
+
+def test_null_lowers_and_renders_but_computes_nothing() -> None:
+    program = fresh()
+    result = compile(program, "null")([from_numpy(np.ones(program.input_types[0].shape, FLOAT), "null")])[0]
+    assert result.device == "null" and not np.asarray(result).any()
+
+
+def test_the_setting_chooses_the_device() -> None:
+    with config.settings(device="reference"):
+        assert compile(fresh()).device == "reference" and from_numpy(np.zeros(3)).device == "reference"
+
+
+# log and verification
+
+def test_log(capsys: pytest.CaptureFixture[str]) -> None:
+    program = fresh()
+    x = from_numpy(np.ones(program.input_types[0].shape, FLOAT))
+    with config.settings(debug=5):
+        assert compile(program, name="double", origin="file.py:3")([x])[0].tolist()[0] == 2
+    text = capsys.readouterr().err
+    assert "compiled double from file.py:3 for cpu: 1 launches" in text and "GB/s" in text
+    assert "define void @" in text and "fungrad_kernel:" in text
+    compile(fresh())
+    assert capsys.readouterr().err == ""
+
+
+def test_verification_accepts_what_is_right() -> None:
+    program = make([vector(next(_sizes))], lambda a: [of("reduce_sum", of("sin", a), axes=(0,)), of("exp", a)])
+    with config.settings(verify=True):
+        executable = compile(program)
+        executable([from_numpy(np.random.default_rng(0).standard_normal(program.input_types[0].shape).astype(FLOAT))])
+
+
+def test_verification_names_the_first_wrong_stage() -> None:
+    program = fresh()
+    x = from_numpy(np.full(program.input_types[0].shape, 3, FLOAT))
+
+    def to_product(value: Program, target: object) -> Program:
+        return make(value.input_types, lambda a: [of("mul", a, a)])
+    with config.settings(verify=True), pipeline.passes(after="simplify", add=to_product):
+        executable = compile(program, name="double")
+        with pytest.raises(VerificationError, match=r"double on cpu .* output 0 at \[0\] is 9.0, not 6.0 (.|\n)*to_product"):
+            executable([x])
+
+
+# between processes
+
+SCRIPT = """
+import numpy as np
+from tests.runtime.programs import make, of, vector
+from fungrad.backends.engine import Engine
+from fungrad.runtime.array import from_numpy
+from fungrad.runtime.compile import compile
+emitted = []
+emit = Engine.emit
+Engine.emit = lambda self, text: emitted.append(text) or emit(self, text)
+executable = compile(make([vector(1 << 18)], lambda a: [of("exp", of("sin", a))]))
+x = np.linspace(-9, 9, 1 << 18, dtype="float32")
+assert np.allclose(executable([from_numpy(x)])[0], np.exp(np.sin(x)), rtol=1e-5)
+print(len(emitted))
+"""
+
+
+def run_script(folder: Path, **environment: str) -> int:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", SCRIPT], cwd=Path(__file__).parents[2], text=True, check=True,
+                          capture_output=True, timeout=60, env={**os.environ, "FUNGRAD_CACHE_DIR": str(folder), **environment})
+    assert done.stderr == ""
+    return int(done.stdout)
+
+
+def test_objects_are_reused_by_other_processes_and_survive_damage(tmp_path: Path) -> None:
+    assert run_script(tmp_path) == 2          # the pool and one kernel
+    assert run_script(tmp_path) == 0
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert run_script(tmp_path) == 2
+    assert run_script(tmp_path, FUNGRAD_THREADS="1") == 0
+
+
+def test_without_a_cache_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert run_script(tmp_path / "file" / "cache") == 2
