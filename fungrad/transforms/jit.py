@@ -19,7 +19,7 @@ from ..ir.program import Program
 from ..ir.types import Type, array_type
 from ..ir.value import OPERATORS, Value
 from ..runtime.array import Array, from_numpy
-from ..runtime.compile import compile as compile_program
+from ..runtime import compile_program
 from ..runtime.executable import Executable
 from ..trace import Traced, Tracer, active, is_base, trace_program
 from .call import call

@@ -22,7 +22,7 @@ from ..ir.types import Type
 from ..ir.value import Value
 from ..runtime import array as array_module
 from ..runtime.array import Array, from_numpy
-from ..runtime.compile import compile as compile_program
+from ..runtime import compile_program
 from ..trace import Trace, Tracer, active, leak_error
 
 _INLINE_SCALARS = frozenset({0, 1, -1, 2, 0.5, float("inf"), float("-inf")})
