@@ -4,10 +4,14 @@
     step = fungrad.jit(fungrad.grad(loss))
 
 Names are JAX's where JAX has the thing. This file is the public surface and the one place where the layers are joined.
+`nn`, `random`, `show` and `passes` are imported when they are first used, so that `import fungrad` stays light.
 """
 from __future__ import annotations
 
-from . import lax, numpy, random, tree
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import lax, numpy, tree
 from .config import settings
 from .ir.value import OPERATORS
 from .ir.value import Value as Array
@@ -15,10 +19,40 @@ from .numpy.operators import TABLE
 from .runtime.devices import block_until_ready, device_get, device_put, devices
 from .trace import set_base_trace
 from .transforms import lazy
-from .transforms.api import (ShapeDtypeStruct, eval_shape, grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp,
-                             linear_transpose, linearize, make_jaxpr, make_program, value_and_grad, vjp, vmap)
+from .transforms.api import (
+    ShapeDtypeStruct, eval_shape, grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp, linear_transpose, linearize,
+    make_jaxpr, make_program, value_and_grad, vjp, vmap)
 from .transforms.jit import jit, why
+from .transforms.lazy import realize
 from .version import __version__
+
+if TYPE_CHECKING:
+    from . import nn, random
+    from .lower.pipeline import passes
+    from .report import show
+
+__all__ = [
+    "Array", "ShapeDtypeStruct", "__version__", "block_until_ready", "device_get", "device_put", "devices", "eval_shape",
+    "grad", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
+    "make_jaxpr", "make_program", "nn", "numpy", "passes", "random", "realize", "settings", "show", "tree",
+    "value_and_grad", "vjp", "vmap", "why",
+]
 
 OPERATORS.update(TABLE)
 set_base_trace(lazy.install())
+
+_LATER = {"nn": ("nn", None), "random": ("random", None), "show": ("report", "show"), "passes": ("lower.pipeline", "passes")}
+
+
+def __getattr__(name: str) -> Any:
+    """PEP 562: the names that are imported on first use."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'fungrad' has no attribute {name!r}")
+    module, attribute = _LATER[name]
+    found = importlib.import_module(f"fungrad.{module}")
+    globals()[name] = found if attribute is None else getattr(found, attribute)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -14,7 +14,7 @@ from weakref import ref
 
 import numpy as np
 
-from .. import config
+from .. import config, tree
 from ..errors import LeakedTracerError, user_location
 from ..ir.primitive import PRIMITIVES, Primitive
 from ..ir.program import Node, input_node, node, program, result_node
@@ -117,10 +117,16 @@ def _pending_array(type: Type, result: Result, device: str) -> Array:
     return array
 
 
-def realize(array: Array) -> None:
+def realize_array(array: Array) -> None:
     """Run what `array` waits for, together with everything else that waits in this thread."""
     if isinstance(array._pending, Result):
         run_pending((array,))
+
+
+def realize(x: Any) -> Any:
+    """Run what the arrays of the pytree `x` wait for (and everything else that waits in this thread); answers `x`."""
+    run_pending([leaf for leaf in tree.leaves(x) if isinstance(leaf, Array)])
+    return x
 
 
 def run_pending(also: Iterable[Array]) -> None:
@@ -252,5 +258,5 @@ class _ProgramBuilder:
 
 def install() -> LazyTrace:
     """Connect arrays with this file; answers the base trace."""
-    array_module.REALIZE = realize
+    array_module.REALIZE = realize_array
     return LazyTrace()

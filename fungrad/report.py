@@ -1,4 +1,4 @@
-"""show: what happens to a function between its call and the machine, stage by stage.
+"""`fungrad.show`: what happens to a function between its call and the machine, stage by stage.
 
     report = fungrad.show(fungrad.jit(fungrad.grad(loss)))(params, x, y)     # prints every stage
     fungrad.show(f, stage="fused")(x)                                        # prints one
@@ -96,7 +96,7 @@ class Report:
 def show(f: Callable[..., Any], stage: str | None = None, file: Any = None) -> Callable[..., Report]:
     """Look at a function's stages: `show(f)(*args)` prints them all (or one) and answers a `Report`.
 
-    f: a jitted function, or any function (it is shown as `jit(f)`). stage: one of `fungrad.show.STAGES`. file: where to
+    f: a jitted function, or any function (it is shown as `jit(f)`). stage: one of `fungrad.report.STAGES`. file: where to
     print (standard output); the report is computed without running the function.
     Raises ValueError for a stage that does not exist.
     """
