@@ -130,7 +130,7 @@ def _vjp(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], numbers: Se
         count[:] = [tree.structure(result[0]).num_leaves]
         aux_tree[:] = [tree.structure(result)]
         return result
-    flat = FlatFunction(with_chosen, in_tree)
+    flat = FlatFunction(with_chosen, in_tree, function_name(fun))
     linearized = linearize_values(flat, values, differentiated, [is_weak(leaf) for leaf in leaves])
     outputs, aux, out_tree = list(linearized.outputs), None, flat.result_tree
     if has_aux:
@@ -231,7 +231,7 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
             result, extra = result
             aux.append(extra)
         return result
-    flat = FlatFunction(without_aux, in_tree)
+    flat = FlatFunction(without_aux, in_tree, function_name(fun))
     results, result_tangents = jvp_values(flat, values, directions, [is_weak(leaf) for leaf in leaves], current_trace())
     out = tree.unflatten(flat.result_tree, results)
     out_tangent = tree.unflatten(flat.result_tree, [_tangent_result(t) for t in result_tangents])
@@ -323,7 +323,7 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         values = [to_value(leaf, lambda i=i: name(i)) for i, leaf in enumerate(leaves)]
         axes = [_mapped_axis(axis, value, name, i) for i, (axis, value) in enumerate(zip(axes, values, strict=True))]
         size = _mapped_size(fun, values, axes, axis_size, name)
-        flat = FlatFunction(lambda a, k: fun(*a, **k), in_tree)
+        flat = FlatFunction(lambda a, k: fun(*a, **k), in_tree, function_name(fun))
         results, batch_axes = batch_values(flat, size, values, axes, axis_name)
         out_tree = flat.result_tree
         wanted = _prefix_axes(out_axes, tree.unflatten(out_tree, results), "out_axes")
@@ -514,7 +514,7 @@ def type_of(leaf: Any) -> Type:
 def eval_shape(fun: Function, *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of fun's result, without computing it."""
     leaves, in_tree = tree.flatten((args, kwargs))
-    flat = FlatFunction(lambda a, k: fun(*a, **k), in_tree)
+    flat = FlatFunction(lambda a, k: fun(*a, **k), in_tree, function_name(fun))
     traced = trace_program(flat, [type_of(leaf) for leaf in leaves], [is_weak(leaf) for leaf in leaves])
     return tree.unflatten(flat.result_tree, [ShapeDtypeStruct(t.shape, t.dtype) for t in traced.program.output_types])
 

@@ -75,10 +75,11 @@ def leaf_name(f: Callable[..., Any], arguments: Sequence[Any], number: int) -> s
 class FlatFunction:
     """A function on pytrees as a flat function: call it with leaves; it remembers the structure of its result."""
 
-    __slots__ = ("function", "in_tree", "out_tree")
+    __slots__ = ("function", "in_tree", "name", "out_tree")
 
-    def __init__(self, function: Callable[..., Any], in_tree: tree.TreeDef):
+    def __init__(self, function: Callable[..., Any], in_tree: tree.TreeDef, name: str | None = None):
         self.function = function
+        self.name = name or function_name(function)
         self.in_tree = in_tree
         self.out_tree: tree.TreeDef | None = None
 
@@ -90,7 +91,7 @@ class FlatFunction:
     def _output_name(self, number: int) -> str:
         assert self.out_tree is not None
         path = tree.keystr(tree.leaf_paths(self.out_tree)[number])
-        return f"at {user_location()}: the result of {function_name(self.function)}{path and f' at {path}'}"
+        return f"at {user_location()}: the result of {self.name}{path and f' at {path}'}"
 
     @property
     def result_tree(self) -> tree.TreeDef:

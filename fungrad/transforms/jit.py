@@ -135,7 +135,7 @@ class Jitted:
         def with_static(*given: Any) -> Any:
             dynamic, keywords = given if has_keywords else (given, {})
             return self._function(*self._merge_static(dynamic, static, count), **keywords, **dict(_named(static)))
-        flat = FlatFunction(with_static, structure)
+        flat = FlatFunction(with_static, structure, function_name(self._function))
         self.statistics.traces += 1
         traced = trace_program(flat, types, weak)
         signature = Signature(structure, types, weak, static, config.trace_context())
