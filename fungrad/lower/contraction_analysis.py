@@ -16,7 +16,7 @@ from ..errors import CompilationError
 from ..ir.expr import Axis, Buffer, Expr, INDEX, TRUE, axis, conjunction, index_constant, load, substitute
 from ..ir.kernel import Kernel, Nest
 from ..ir.types import array_type
-from .affine import Analysis, Form, offset_form
+from .affine import Analysis, Form, offset_form, row_major
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,12 @@ def loads(e: Expr) -> Iterator[Expr]:
         stack.extend(x.operands)
 
 
-def forms(analysis: Analysis, exprs: Iterable[Expr]) -> list[Form]:
-    """The affine forms through which expressions depend on axes: of offsets of loads, and all other index arithmetic."""
+def forms(exprs: Iterable[Expr]) -> list[Form]:
+    """The affine forms through which expressions depend on axes: of offsets of loads, and of all other index arithmetic.
+
+    Quotients, remainders and loads in a form are atoms, whose operands are forms of their own. Nothing is simplified by the
+    extents of axes, so that what holds for all these forms also holds where an axis runs further than it did.
+    """
     found: list[Form] = []
     seen: set[Expr] = set()
     stack = list(exprs)
@@ -90,18 +94,45 @@ def forms(analysis: Analysis, exprs: Iterable[Expr]) -> list[Form]:
             continue
         seen.add(x)
         if x.op == "load":
-            form = offset_form(analysis, x.operands[:-1], x.attribute.type.shape)
+            sizes = row_major(x.attribute.type.shape)
+            form = _sum([(plain_form(i), size) for i, size in zip(x.operands[:-1], sizes, strict=True)])
             stack.append(x.operands[-1])
         elif x.dtype == INDEX:
-            form = analysis.form(x)
+            form = plain_form(x)
         else:
             stack.extend(x.operands)
             continue
         found.append(form)
         for atom, _ in form.terms:
-            if atom.op != "axis":
-                stack.extend(atom.operands)
+            stack.extend(atom.operands)
     return found
+
+
+def _sum(parts: Iterable[tuple[Form, int]]) -> Form:
+    constant, terms = 0, {}
+    for form, factor in parts:
+        constant += form.constant * factor
+        for atom, coefficient in form.terms:
+            terms[atom] = terms.get(atom, 0) + coefficient * factor
+    return Form(constant, tuple(term for term in terms.items() if term[1]))
+
+
+def plain_form(e: Expr) -> Form:
+    """The affine form of an index expression, as it is written."""
+    op = e.op
+    if op == "constant":
+        return Form(int(e.attribute.value))
+    if op == "add":
+        return _sum([(plain_form(operand), 1) for operand in e.operands])
+    if op == "sub":
+        return _sum([(plain_form(e.operands[0]), 1), (plain_form(e.operands[1]), -1)])
+    if op == "neg":
+        return _sum([(plain_form(e.operands[0]), -1)])
+    if op == "mul":
+        left, right = map(plain_form, e.operands)
+        if left.is_constant or right.is_constant:
+            return _sum([(right, left.constant)] if left.is_constant else [(left, right.constant)])
+    return Form(0, ((e, 1),))
 
 
 def analyse(kernel: Kernel) -> Contraction:

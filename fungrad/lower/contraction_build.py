@@ -77,6 +77,7 @@ class _Builder:
         self.row = self.registers("row", tiling.rows)
         self.columns = self.registers("columns", self.width)
         self.tile = self.registers("square", self.lanes, self.lanes) if self.lanes > 1 else None
+        self.layout = stage.Layout(self.lanes, self.line, self.tile)
         self.scratch: list[Buffer] = [self.sums, self.row, self.columns]
 
     def registers(self, name: str, *shape: int) -> Buffer:
@@ -115,8 +116,7 @@ class _Builder:
         return (*ready.fill, *body) if ready is not None else body
 
     def stage_a(self, a: Expr, rows: Range, k: Range) -> Staged:
-        staged = stage.make(self.tiling.stage_a, "a_packed", a, rows, k, self.tiling.rows, 1, self.lanes, self.line, self.tile)
-        return self.noted(staged)
+        return self.noted(stage.make(self.tiling.stage_a, "a_packed", a, rows, k, self.tiling.rows, True, self.layout))
 
     def noted(self, staged: Staged) -> Staged:
         self.scratch += [b for b in staged.buffers if b not in self.scratch]
@@ -127,8 +127,8 @@ class _Builder:
         several = self.k.number > 1
         step = Axis("k_block", self.k.number)
         k = self.k.at(axis(step) if several else index_constant(0))
-        staged_b = self.noted(stage.make(self.tiling.stage_b, "b_packed", b, columns, k, self.width, self.lanes,
-                                         self.lanes, self.line, self.tile))
+        staged_b = self.noted(stage.make(self.tiling.stage_b, "b_packed", b, columns, k, self.width, False,
+                                         self.layout))
         staged_a = self.stage_a(a, rows, k) if ready is None else ready
         if not several and self.storable(outputs, columns, staged_b):
             def finish(i: Expr, row: Expr, v: Expr, column: Expr, lane: Expr) -> Body:
@@ -230,7 +230,7 @@ class _Builder:
     def storable(self, outputs: Sequence[Output], columns: Range, b: Staged) -> bool:
         """Whether vectors of sums can go straight to the outputs."""
         if not columns.axes:
-            return True
+            return self.lanes == 1
         exprs = output_expressions(outputs)
         return collapses(exprs, columns.axes, b.strides) and all(
             contiguous((load(o.target, o.index),), columns.axes[-1]) for o in outputs)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from ..ir.expr import TRUE, Axis, Expr, load
 from ..ir.target import Target
-from .affine import Analysis, Form
+from .affine import Form
 from .contraction_analysis import Contraction, forms, loads
 from .contraction_loops import collapses, contiguous
-from .contraction_stage import Pair, count, pairs
+from .contraction_stage import Pair, count, pairs, region_extent
 from .contraction_tiling import Blocks, Split, Tiling
 
 CONTIGUOUS, TRANSPOSED, GATHERED = 0.15, 0.4, 1.5   # cycles to pack an element, by how its source lies
@@ -58,7 +58,6 @@ class _Sides:
 
     def __init__(self, c: Contraction, target: Target):
         self.c, self.target = c, target
-        self.analysis = Analysis()
         self.itemsize = c.dtype.itemsize
         self.lanes = max(target.vector_bytes // self.itemsize, 1) if c.n else 1
         self.a, self.b = _operand(c.a, c.m, c.k), _operand(c.b, c.n, c.k)
@@ -94,7 +93,7 @@ class _Sides:
     def split_k(self) -> Split:
         """All of k at once if it is short, else near-equal blocks; a window's phases are never cut."""
         split = cut(self.c.k, LONGEST_K, 1.0)
-        phased = {pair.k for side in (self.a, self.b) for pair in side.pairs if pair.phases > 1}
+        phased = {pair.k for pair in self.b.pairs if pair.phases > 1}
         if self.c.k and self.c.k[split.position] in phased:
             return Split(split.position, self.c.k[split.position].extent)
         return split
@@ -166,7 +165,8 @@ class _Sides:
     def widening(self, k: Split) -> float:
         """How much longer rows of a window are than rows of the result."""
         extents = dict(zip(self.c.k, _blocks(self.c.k, k).extents, strict=True))
-        return math.prod((pair.free.extent + halo(pair, extents[pair.k])) / pair.free.extent for pair in self.b.pairs)
+        return math.prod(region_extent(pair, pair.free.extent, extents[pair.k], True) / pair.free.extent
+                         for pair in self.b.pairs)
 
     def columns(self, stage_b: str, n: Split, k: Split) -> int:
         """How many columns a block has, with those between the rows of a window."""
@@ -181,7 +181,7 @@ class _Sides:
         strides, size = [], 1
         for a, extent in zip(reversed(self.c.n), reversed(_blocks(self.c.n, n).extents), strict=True):
             strides.append(size)
-            size *= extent + (halo(paired[a], k_extents[paired[a].k]) if a in paired else 0)
+            size *= region_extent(paired[a], extent, k_extents[paired[a].k], True) if a in paired else extent
         return tuple(reversed(strides))
 
     def register_tile(self, stage_a: str, stage_b: str, rows: int, columns: int, m: Split) -> tuple[int, int]:
@@ -256,7 +256,7 @@ class _Sides:
         for a, e in extents.items():
             size *= 1 if a in paired else e
         for pair in self.a.pairs:
-            size *= (extents[pair.free] + halo(pair, extents[pair.k])) / extents[pair.free]
+            size *= region_extent(pair, extents[pair.free], extents[pair.k], False) / extents[pair.free]
         return size * self.a.filling
 
     def storing(self, t: Tiling, k: Blocks) -> float:
@@ -270,11 +270,6 @@ class _Sides:
 def step_cycles(rows: int, vectors: int) -> float:
     """Cycles of one step in k: two multiply-adds and two loads a cycle, latency 4."""
     return max(rows * vectors / 2, 4.0, (rows + vectors) / 2) + 0.02 * (rows + vectors) + 0.2
-
-
-def halo(pair: Pair, extent: int) -> int:
-    """How far a window reaches beyond its free axis."""
-    return (extent - 1) // pair.phases if pair.phases > 1 else abs(pair.step) * (extent - 1)
 
 
 def cut(axes: Sequence[Axis], most: float, widen: float, multiple: int = 1) -> Split:
@@ -299,7 +294,7 @@ def _blocks(axes: tuple[Axis, ...], split: Split) -> Blocks:
 
 
 def _form(e: Expr) -> Form:
-    return forms(Analysis(), (e,))[0]
+    return forms((e,))[0]
 
 
 def _operand(value: Expr, free: tuple[Axis, ...], k: tuple[Axis, ...]) -> _Operand:
@@ -309,7 +304,7 @@ def _operand(value: Expr, free: tuple[Axis, ...], k: tuple[Axis, ...]) -> _Opera
     plain = value.op == "load" and value.operands[-1] is TRUE and len(reads) == 1
     along = bool(free) and contiguous((value,), free[-1])
     along_k = bool(k) and any(contiguous((value,), a) for a in k)
-    form = forms(Analysis(), (reads[0],))[0] if reads else Form(0)
+    form = forms((reads[0],))[0] if reads else Form(0)
     step = abs(form.coefficient(k[-1])) if k else 1
     strides = [math.prod(a.extent for a in free[i + 1:]) for i in range(len(free))]
     packing = CONTIGUOUS if along else TRANSPOSED if along_k else GATHERED

@@ -20,7 +20,6 @@ from ..ir.expr import (
     operation,
 )
 from ..ir.kernel import If, Loop, Statement, Store
-from .affine import Analysis
 from .contraction_analysis import forms, guarded, replace_axes
 
 Body = tuple[Statement, ...]
@@ -98,7 +97,7 @@ def merged(dims: Sequence[Dim], exprs: Sequence[Expr]) -> tuple[list[Dim], dict[
 
     Adjacent dimensions become one where the packed memory and every affine form in `exprs` advance evenly over both.
     """
-    found = forms(Analysis(), exprs)
+    found = forms(exprs)
     result: list[Dim] = []
     values: dict[Axis, Expr] = {}
     for outer in reversed(dims):
@@ -131,12 +130,12 @@ def collapses(exprs: Sequence[Expr], axes: Sequence[Axis], strides: Sequence[int
         return True
     last = axes[-1]
     return all(f.coefficient(one) == stride * f.coefficient(last)
-               for f in forms(Analysis(), exprs) for one, stride in zip(axes, strides, strict=True))
+               for f in forms(exprs) for one, stride in zip(axes, strides, strict=True))
 
 
 def contiguous(exprs: Sequence[Expr], one: Axis) -> bool:
     """Whether the loads in `exprs` read consecutive elements along an axis (or the same one, but not all of them)."""
-    from_loads = [f.coefficient(one) for f in forms(Analysis(), exprs)]
+    from_loads = [f.coefficient(one) for f in forms(exprs)]
     return 1 in from_loads and all(c in (0, 1) for c in from_loads)
 
 
@@ -203,7 +202,8 @@ def fill(target: Buffer, dims: Sequence[Dim], value: Expr, valid: Expr, lanes: i
 
     def row(index: Expr, inside: Expr) -> Body:
         element = guarded(replace_axes(value, {last.axis: index}), inside)
-        return (Store(target, (plus(offset(runs[:-1]), times(index, last.stride)),), element),)
+        store = Store(target, (plus(offset(runs[:-1]), times(index, last.stride)),), element)
+        return (store,) if last.stride == 1 else only_if(inside, (store,))
     return nest(runs[:-1], chunked(last, min(lanes, _power(last.extent)), row))
 
 
@@ -230,8 +230,12 @@ def _fill_transposed(target: Buffer, runs: Sequence[Dim], across: Dim, value: Ex
     def element(x: Expr, y: Expr, inside: Expr) -> Expr:
         return guarded(replace_axes(value, {across.axis: x, last.axis: y}), inside)
 
+    # Beyond the end of `last` a vector may only meet what is written later: not the next row of the square.
+    free = last.extent % lanes == 0 or (runs[-2] is across and across.stride >= round_up(last.extent, lanes))
+
     def write(x: Expr, y: Expr, inside: Expr, total: Expr) -> Body:
         body: Body = (Store(target, (plus(outer, times(x, across.stride), y),), total),)
+        body = only_if(TRUE if free else less(y, last.extent), body)
         return only_if(TRUE if across.extent % lanes == 0 else less(x, across.extent), body)
     return squares(runs, across, last, lanes, tile, element, write)
 

@@ -7,7 +7,8 @@ A *panel* holds the block as [k][free]. A *window* serves convolutions: where th
 k axis t only through f + d*t (an image row and a row of the filter), it holds the region of the input under the block once,
 with zeros where it is padded, instead of once for every t. Then a step in t is a step in memory, and neighbours in f are
 neighbours in memory across the ends of image rows: columns are counted with the pitch of the copied rows, and the few
-that fall between rows are computed and never stored. With a stride s > 1, f*s + t, each phase t mod s has its own region.
+that fall between rows are computed and never stored. With a stride s > 1, f*s + t, each phase t mod s has a region of its
+own where f are columns; rows are just s apart.
 """
 from __future__ import annotations
 
@@ -18,7 +19,6 @@ from dataclasses import dataclass
 from ..errors import CompilationError
 from ..ir.expr import TRUE, Axis, Buffer, Expr, axis, conjunction, index_constant, load
 from ..ir.types import array_type
-from .affine import Analysis
 from .contraction_analysis import forms, guarded, loads, replace_axes
 from .contraction_loops import (
     Body,
@@ -65,26 +65,27 @@ def count(strides: Sequence[int], extents: Sequence[int]) -> int:
     return 1 + sum((extent - 1) * stride for stride, extent in zip(strides, extents, strict=True))
 
 
-def make(kind: str, name: str, value: Expr, free: Range, k: Range, sliver: int, vector: int, lanes: int, line: int,
-         tile: Buffer | None) -> Staged:
-    """Stage an operand.
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How staged operands lie: elements of a vector and of a cache line, registers (lanes x lanes) for transposing."""
+    lanes: int
+    line: int
+    tile: Buffer | None
 
-    sliver: the micro-kernel takes this many free indices at once, `vector` of them in a vector (1: one by one). lanes, line:
-    the elements of a vector and of a cache line. tile: registers for transposing, of lanes x lanes elements.
-    """
+
+def make(kind: str, name: str, value: Expr, free: Range, k: Range, sliver: int, rows: bool, layout: Layout) -> Staged:
+    """Stage an operand. The micro-kernel takes `sliver` free indices at once: one by one if they are rows, else in vectors."""
     if kind == "direct":
-        return direct(value, free, k, sliver, vector)
-    if kind == "panel":
-        return panel(name, value, free, k, sliver, lanes, line, tile)
-    return window(name, value, free, k, sliver, vector, lanes, tile)
+        return direct(value, free, k, sliver, rows)
+    return (panel if kind == "panel" else window)(name, value, free, k, sliver, rows, layout)
 
 
-def direct(value: Expr, free: Range, k: Range, sliver: int, vector: int) -> Staged:
+def direct(value: Expr, free: Range, k: Range, sliver: int, rows: bool) -> Staged:
     """Read the operand where it lies; outside the block it is 0. CompilationError if columns do not advance evenly."""
     strides = free.strides
     even = collapses((value,), free.axes, strides)
     padded = round_up(free.size, sliver)
-    if not even and vector > 1:
+    if not even and not rows:
         raise CompilationError("an operand whose columns do not advance evenly cannot be read in place")
 
     def read(index: Expr, ks: Sequence[Expr]) -> Expr:
@@ -104,25 +105,24 @@ def odd_lines(elements: int, line: int) -> int:
     return (lines + 1 - lines % 2) * line
 
 
-def panel(name: str, value: Expr, free: Range, k: Range, sliver: int, lanes: int, line: int,
-          tile: Buffer | None) -> Staged:
-    """Copy the block as [k][free], or as [slivers of free][k][sliver] where the free axes are one."""
-    padded = round_up(free.size, sliver)
-    if padded > sliver and sliver % lanes == 0 and free.extents[-1] == free.size:
-        return _slivers(name, value, free, k, sliver, lanes, tile)
-    pitch = odd_lines(padded, line) if padded > 1 else 1
+def panel(name: str, value: Expr, free: Range, k: Range, sliver: int, rows: bool, layout: Layout) -> Staged:
+    """Copy the block as [k][free], or as [slivers of free][k][sliver] where columns are one axis."""
+    padded, lanes = round_up(free.size, sliver), layout.lanes
+    if not rows and padded > sliver and sliver % lanes == 0 and free.extents[-1] == free.size:
+        return _slivers(name, value, free, k, sliver, layout)
+    pitch = odd_lines(padded, layout.line) if padded > 1 else 1
     k_strides = tuple(stride * pitch for stride in k.strides)
     k_dims, free_dims = k.dims(k_strides), free.dims(free.strides)
     places = free.values([axis(d.axis) for d in free_dims]) | k.values([axis(d.axis) for d in k_dims])
     buffer = Buffer(name, array_type((k.size * pitch + 2 * lanes,), value.dtype), "scratch")
-    body = fill(buffer, (*k_dims, *free_dims), replace_axes(value, places), TRUE, lanes, tile)
+    body = fill(buffer, (*k_dims, *free_dims), replace_axes(value, places), TRUE, lanes, layout.tile)
 
     def read(index: Expr, ks: Sequence[Expr]) -> Expr:
         return load(buffer, (plus(*[times(i, s) for i, s in zip(ks, k_strides, strict=True)], index),))
     return Staged(free.strides, padded, read, body, (buffer,))
 
 
-def _slivers(name: str, value: Expr, free: Range, k: Range, sliver: int, lanes: int, tile: Buffer | None) -> Staged:
+def _slivers(name: str, value: Expr, free: Range, k: Range, sliver: int, layout: Layout) -> Staged:
     """A panel that the micro-kernel reads from front to back."""
     padded = round_up(free.size, sliver)
     stride = k.size * sliver
@@ -133,8 +133,9 @@ def _slivers(name: str, value: Expr, free: Range, k: Range, sliver: int, lanes: 
     places |= k.values([axis(d.axis) for d in k_dims])
     valid = TRUE if padded == free.size else less(index, free.size)
     valid = conjunction(valid, free.inside(index, free.strides) or TRUE)
+    lanes = layout.lanes
     buffer = Buffer(name, array_type((padded * k.size + 2 * lanes,), value.dtype), "scratch")
-    body = fill(buffer, (number, *k_dims, inside), replace_axes(value, places), valid, lanes, tile)
+    body = fill(buffer, (number, *k_dims, inside), replace_axes(value, places), valid, lanes, layout.tile)
 
     def read(at: Expr, ks: Sequence[Expr]) -> Expr:
         return load(buffer, (plus(times(quotient(at, sliver), stride),
@@ -144,8 +145,7 @@ def _slivers(name: str, value: Expr, free: Range, k: Range, sliver: int, lanes: 
 
 def pairs(value: Expr, free: Sequence[Axis], k: Sequence[Axis]) -> tuple[Pair, ...]:
     """The pairs of axes that an operand sees only in combination; empty where there are none or they are entangled."""
-    analysis = Analysis()
-    separate = [analysis.form(i) for x in loads(value) for i in x.operands[:-1]]
+    separate = [form for x in loads(value) for form in forms(x.operands[:-1])]
     found: dict[Axis, Pair] = {}
     for form in separate:
         frees = [a for a in free if form.coefficient(a)]
@@ -165,23 +165,22 @@ def pairs(value: Expr, free: Sequence[Axis], k: Sequence[Axis]) -> tuple[Pair, .
             return ()
     if len({pair.k for pair in found.values()}) != len(found):
         return ()
-    everywhere = forms(analysis, (value,))
+    everywhere = forms((value,))
     for pair in found.values():
         if any(pair.step * f.coefficient(pair.free) != pair.phases * f.coefficient(pair.k) for f in everywhere):
             return ()
     return tuple(found[a] for a in free if a in found)
 
 
-def window(name: str, value: Expr, free: Range, k: Range, sliver: int, vector: int, lanes: int,
-           tile: Buffer | None) -> Staged:
+def window(name: str, value: Expr, free: Range, k: Range, sliver: int, rows: bool, layout: Layout) -> Staged:
     """Copy the region of the input under the block. CompilationError where the operand has no window."""
     found = {pair.free: pair for pair in pairs(value, free.axes, k.axes)}
     if not found:
         raise CompilationError("an operand without a window cannot be staged as one")
     paired = {pair.k: pair for pair in found.values()}
-    region = _Region(free, k, found, paired)
+    region = _Region(free, k, found, paired, apart=not rows)
     strides = region.free_strides
-    if vector > 1:
+    if not rows:
         span = count(strides, free.extents)
         padded = round_up(span, sliver)
         beyond = padded - span
@@ -189,8 +188,8 @@ def window(name: str, value: Expr, free: Range, k: Range, sliver: int, vector: i
         padded = round_up(free.size, sliver)
         inner = math.prod(free.extents[free.position + 1:])
         beyond = (-(-padded // inner) - free.extents[free.position]) * strides[free.position]
-    buffer = Buffer(name, array_type((region.size + beyond + 2 * lanes,), value.dtype), "scratch")
-    body = fill(buffer, region.dims, replace_axes(value, region.places), region.valid, lanes, tile)
+    buffer = Buffer(name, array_type((region.size + beyond + 2 * layout.lanes,), value.dtype), "scratch")
+    body = fill(buffer, region.dims, replace_axes(value, region.places), region.valid, layout.lanes, layout.tile)
 
     def read(index: Expr, ks: Sequence[Expr]) -> Expr:
         return load(buffer, (plus(index, region.k_place(ks)),))
@@ -198,20 +197,26 @@ def window(name: str, value: Expr, free: Range, k: Range, sliver: int, vector: i
 
 
 class _Region:
-    """The layout of a window: [phases][k axes without a pair][free axes, widened by their pair]."""
+    """The layout of a window: [phases][k axes without a pair][free axes, widened by their pair].
 
-    def __init__(self, free: Range, k: Range, found: dict[Axis, Pair], paired: dict[Axis, Pair]):
-        self.free, self.k, self.found = free, k, found
+    apart: phases lie apart, so that neighbours in the free axis are neighbours in memory; else a step in the free axis is
+    a step of `phases` in memory.
+    """
+
+    def __init__(self, free: Range, k: Range, found: dict[Axis, Pair], paired: dict[Axis, Pair], *, apart: bool):
+        self.free, self.k, self.found, self.apart = free, k, found, apart
         self.k_index = {a: i for i, a in enumerate(k.axes)}
         dims: list[tuple[str, Axis, int, Expr | None]] = []
         for pair in found.values():
-            if pair.phases > 1:
+            if apart and pair.phases > 1:
+                if k.extents[self.k_index[pair.k]] != pair.k.extent:
+                    raise CompilationError(f"axis {pair.k} cannot be cut: the window's phases go through it")
                 dims.append(("phase", pair.free, min(pair.phases, pair.k.extent), None))
         k_dims = k.dims(k.strides)
         dims += [("k", a, d.extent, d.limit)
                  for a, d in zip(k.axes, k_dims, strict=True) if a not in paired]
         for a, d in zip(free.axes, free.dims(free.strides), strict=True):
-            dims.append(("free", a, d.extent + self.halo(a), self._limit(a, d, k_dims)))
+            dims.append(("free", a, self.extent(a, d.extent), self._limit(a, d, k_dims)))
         self.strides: dict[tuple[str, Axis], int] = {}
         size = 1
         for kind, a, extent, _ in reversed(dims):
@@ -221,47 +226,54 @@ class _Region:
         self.dims = tuple(Dim(Axis(f"{a.name}_{kind}", extent), self.strides[kind, a], limit)
                           for kind, a, extent, limit in dims)
         self.local = {(kind, a): axis(d.axis) for (kind, a, _, _), d in zip(dims, self.dims, strict=True)}
-        self.free_strides = tuple(self.strides["free", a] for a in free.axes)
+        self.free_strides = tuple(self.strides["free", a] * self.factor(a) for a in free.axes)
         self.places, self.valid = self._places()
 
-    def halo(self, a: Axis) -> int:
-        """How many indices a free axis is widened by."""
+    def factor(self, a: Axis) -> int:
+        """How far a step in a free axis goes in the region."""
         pair = self.found.get(a)
-        if pair is None:
-            return 0
-        extent = self.k.extents[self.k_index[pair.k]]
-        return (extent - 1) // pair.phases if pair.phases > 1 else abs(pair.step) * (extent - 1)
+        return 1 if pair is None or self.apart else pair.phases
+
+    def extent(self, a: Axis, extent: int) -> int:
+        """The extent in the region of `extent` indices of a free axis."""
+        pair = self.found.get(a)
+        return extent if pair is None else region_extent(pair, extent, self.k.extents[self.k_index[pair.k]], self.apart)
 
     def _limit(self, a: Axis, d: Dim, k_dims: Sequence[Dim]) -> Expr | None:
         pair = self.found.get(a)
         if pair is None:
             return d.limit
-        k_limit = k_dims[self.k_index[pair.k]].limit
-        if d.limit is None and k_limit is None:
+        taps = k_dims[self.k_index[pair.k]]
+        if d.limit is None and taps.limit is None:
             return None
         inside = index_constant(d.extent) if d.limit is None else d.limit
-        if k_limit is None or pair.phases > 1:
-            return plus(inside, self.halo(a))
-        return plus(inside, times(plus(k_limit, -1), abs(pair.step)))
+        if taps.limit is None or (self.apart and pair.phases > 1):
+            return plus(times(inside, self.factor(a)), self.extent(a, 1) - self.factor(a))
+        return plus(times(plus(inside, -1), self.factor(a)), times(plus(taps.limit, -1), abs(pair.step)), 1)
+
+    def _lowest(self, pair: Pair) -> int:
+        """The least step * k."""
+        return min(0, pair.step) * (self.k.extents[self.k_index[pair.k]] - 1)
 
     def _places(self) -> tuple[dict[Axis, Expr], Expr]:
         """The operand's axes at a place of the region, and where that place belongs to some free and k index."""
         places: dict[Axis, Expr] = {}
         valid = TRUE
-        for a, base in zip(self.free.axes, self.free.bases, strict=True):
-            pair = self.found.get(a)
-            lowest = min(0, pair.step) * (self.k.extents[self.k_index[pair.k]] - 1) if pair is not None else 0
-            places[a] = plus(base, self.local["free", a], lowest)
         for a, base in zip(self.k.axes, self.k.bases, strict=True):
             places[a] = plus(base, self.local["k", a]) if ("k", a) in self.local else base
-        for pair in self.found.values():
-            if pair.phases == 1:
-                continue
-            places[pair.k] = self.local["phase", pair.free]
-            last = pair.phases * (pair.free.extent - 1) + pair.k.extent - 1
-            if (pair.k.extent - 1) % pair.phases != pair.phases - 1:
-                at = plus(times(places[pair.free], pair.phases), places[pair.k])
-                valid = conjunction(valid, less(at, last + 1))
+        for a, base in zip(self.free.axes, self.free.bases, strict=True):
+            pair, here = self.found.get(a), self.local["free", a]
+            if pair is None or pair.phases == 1:
+                places[a] = plus(base, here, self._lowest(pair) if pair is not None else 0)
+            elif not self.apart:
+                places[a] = base
+                places[pair.k] = plus(places[pair.k], here)
+            else:
+                places[a] = plus(base, here)
+                places[pair.k] = self.local["phase", a]
+                last = pair.phases * (a.extent - 1) + pair.k.extent - 1
+                if (pair.k.extent - 1) % pair.phases != pair.phases - 1:
+                    valid = conjunction(valid, less(plus(times(places[a], pair.phases), places[pair.k]), last + 1))
         return places, valid
 
     def k_place(self, ks: Sequence[Expr]) -> Expr:
@@ -273,10 +285,16 @@ class _Region:
                 terms.append(times(index, self.strides["k", a]))
                 continue
             stride = self.strides["free", pair.free]
-            if pair.phases > 1:
+            if self.apart and pair.phases > 1:
                 terms += [times(remainder(index, pair.phases), self.strides["phase", pair.free]),
                           times(quotient(index, pair.phases), stride)]
             else:
-                lowest = min(0, pair.step) * (self.k.extents[self.k_index[a]] - 1)
-                terms.append(plus(times(index, stride * pair.step), -lowest * stride))
+                terms.append(plus(times(index, stride * pair.step), -self._lowest(pair) * stride))
         return plus(*terms)
+
+
+def region_extent(pair: Pair, extent: int, taps: int, apart: bool) -> int:
+    """How long the region under `extent` indices of a free axis and `taps` of its k axis is (with `apart`: a phase of it)."""
+    if pair.phases == 1:
+        return extent + abs(pair.step) * (taps - 1)
+    return extent + (taps - 1) // pair.phases if apart else pair.phases * (extent - 1) + taps
