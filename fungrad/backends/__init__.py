@@ -48,7 +48,8 @@ def known() -> tuple[str, ...]:
 @cache
 def _modules() -> tuple[str, ...]:
     """The modules of this package that hold a backend, found by their text: importing them all would cost seconds."""
-    return tuple(module.name for module in pkgutil.iter_modules(__path__) if f'name = "{module.name}"' in _source(module.name))
+    names = [module.name for module in pkgutil.iter_modules(__path__)]
+    return tuple(name for name in names if f'name = "{name}"' in _source(name))
 
 
 def _source(name: str) -> str:

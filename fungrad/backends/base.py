@@ -1,6 +1,7 @@
 """What a device must offer: at most ten methods, all described here.
 
-A backend turns a `Lowered` program into a `Loaded` object, which runs it. Both sides talk in one *table* of 64-bit words:
+A backend turns a `Lowered` program into a `Loaded` object, which runs it. Both sides talk in one *table* of 64-bit
+words:
 
     word 0 .. n-1        the memory of the program's inputs, in order
     word n .. n+m-1      the memory of its distinct results that are not inputs, in order of first appearance
@@ -96,7 +97,8 @@ class Backend(ABC):
     """A device.
 
     host: the host may read and write the device's memory at the addresses that stand in the table.
-    lowers: programs are lowered before `compile`; otherwise `Lowered` holds no launches (the reference executes Programs).
+    lowers: programs are lowered before `compile`; otherwise `Lowered` holds no launches (the reference executes
+    Programs).
     """
 
     name: str
@@ -121,7 +123,7 @@ class Backend(ABC):
 
     @abstractmethod
     def allocate(self, nbytes: int) -> tuple[int, Any]:
-        """New memory: its address or handle, aligned to 64 bytes, and an object that keeps it alive. Raises DeviceError."""
+        """New memory: its address (aligned to 64 bytes) or handle, and what keeps it alive. Raises DeviceError."""
 
     @abstractmethod
     def write(self, word: int, array: np.ndarray) -> None:
@@ -129,9 +131,9 @@ class Backend(ABC):
 
     @abstractmethod
     def read(self, word: int, owner: Any, type: Type) -> np.ndarray:
-        """The array of this type at `word`: a read-only view that keeps `owner` alive where `host` holds, else a copy."""
+        """The array of this type at `word`: a read-only view that keeps `owner` alive (`host`), else a copy."""
 
-    def synchronize(self) -> None:
+    def synchronize(self) -> None:  # noqa: B027  (a backend that runs synchronously has nothing to do)
         """Wait until everything that was started has finished. Nothing to do where `run` returns when it is done."""
 
 

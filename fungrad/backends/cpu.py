@@ -1,7 +1,7 @@
 """The CPU: kernels rendered to LLVM IR, compiled in this process, run by native code on a thread pool.
 
-A program becomes a list of launches in memory (see `threads.py`), so compiling one costs nothing beyond its new kernels,
-and a kernel is compiled once, whatever the number of programs and processes that use it.
+A program becomes a list of launches in memory (see `threads.py`), so compiling one costs nothing beyond its new
+kernels, and a kernel is compiled once, whatever the number of programs and processes that use it.
 """
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ ENTRY = "fungrad_kernel"
 WORTH_SHARING_SECONDS = 5e-6
 OPERATIONS_PER_SECOND = 20e9
 BYTES_PER_SECOND = 30e9
-# Below this estimate a call keeps the GIL: giving it up and taking it again costs more than the call, or a thread switch.
+# Below this estimate a call keeps the GIL: giving it up and taking it again costs more than the call, or a thread
+# switch.
 KEEP_GIL_SECONDS = 2e-6
 
 
@@ -155,7 +156,8 @@ class CpuLoaded(Loaded):
         words = [layout.words[slot] for slot in launch.slots]
         scratch = -(-code.scratch_bytes // ALIGNMENT) * ALIGNMENT
         flat = [value for pair in words for value in pair]
-        return struct.pack(f"{5 + len(flat)}q", address, code.parallel_extent, scratch, helpers(code), len(words), *flat)
+        head = (address, code.parallel_extent, scratch, helpers(code), len(words))
+        return struct.pack(f"{5 + len(flat)}q", *head, *flat)
 
     def profile(self, words: bytes) -> list[float]:
         times = []
@@ -167,7 +169,7 @@ class CpuLoaded(Loaded):
 
 
 def parallel_map(function: Callable[[Any], Any], items: list[Any], workers: int) -> list[Any]:
-    """`[function(item) for item in items]` on several threads; the first error is raised. For work that lets go of the GIL."""
+    """`[function(item) for item in items]` on several threads, for work that lets go of the GIL. Raises its error."""
     results: list[Any] = [None] * len(items)
     errors: list[BaseException] = []
     waiting = deque(enumerate(items))

@@ -1,11 +1,11 @@
 """LLVM in this process: text to machine code to callable addresses. Imports llvmlite on first use.
 
-`Engine.emit` makes an object (relocatable machine code) of LLVM IR text, `Engine.load` maps an object into the process. The
-two are apart because objects outlive the process, in a disk cache.
+`Engine.emit` makes an object (relocatable machine code) of LLVM IR text, `Engine.load` maps an object into the
+process. The two are apart because objects outlive the process, in a disk cache.
 
-The pass pipeline is short on purpose: kernels arrive as explicit vector code with structured loops, so that what is left
-is to put register arrays into registers, hoist address arithmetic and drop what is unused. LLVM's own O3 takes three times
-as long and finds little more.
+The pass pipeline is short on purpose: kernels arrive as explicit vector code with structured loops, so that what is
+left is to put register arrays into registers, hoist address arithmetic and drop what is unused. LLVM's own O3 takes
+three times as long and finds little more.
 """
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class Engine:
         self._lock = threading.RLock()
 
     def _machine(self) -> Any:
-        return self._llvm_target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, reloc="pic", jit=True)
+        return self._llvm_target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, reloc="pic",
+                                                       jit=True)
 
     def key(self, text: str) -> str:
         """The content key of the object that `emit` makes of this text on this machine."""
@@ -71,8 +72,8 @@ class Engine:
     def emit(self, text: str) -> bytes:
         """The object of one module of LLVM IR. Raises CompilationError with LLVM's message.
 
-        Several threads may emit at once: each has a context and a target machine of its own, and the two calls that take
-        long go past llvmlite's lock.
+        Several threads may emit at once: each has a context and a target machine of its own, and the two calls that
+        take long go past llvmlite's lock.
         """
         module, machine = self._optimized(text)
         return self._emit(machine, module)

@@ -1,5 +1,5 @@
-"""Everything but execution: lowers and renders for a fixed, made-up machine, so that what is generated can be looked at and
-compared on any machine. Results are zeros."""
+"""Everything but execution: lowers and renders for a fixed, made-up machine, so that what is generated can be looked
+at and compared on any machine. Results are zeros."""
 from __future__ import annotations
 
 import ctypes

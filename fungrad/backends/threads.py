@@ -13,12 +13,12 @@ A launch with `helpers` 0 runs in the calling thread. Otherwise its range is cut
 in use by another thread runs its launch alone.
 
 How a job is handed over: `state` holds a generation (high half), an `open` bit and the number of workers inside. The
-caller writes the job, then opens it under a new generation; a worker enters by adding one to an open state. When no block
-is left the caller closes the state, after which nobody enters, and waits for those inside. So a worker that wakes late
-never touches a job that is over, and the caller never waits for one that has not come.
+caller writes the job, then opens it under a new generation; a worker enters by adding one to an open state. When no
+block is left the caller closes the state, after which nobody enters, and waits for those inside. So a worker that
+wakes late never touches a job that is over, and the caller never waits for one that has not come.
 
-Idle workers spin for `SPIN_NANOSECONDS`, then sleep on a condition variable. `sleepers` and `state` are written and read
-in opposite orders by the two sides, sequentially consistent, so that no wake-up is lost.
+Idle workers spin for `SPIN_NANOSECONDS`, then sleep on a condition variable. `sleepers` and `state` are written and
+read in opposite orders by the two sides, sequentially consistent, so that no wake-up is lost.
 """
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def module_text(machine: str) -> str:
     """The LLVM IR of `execute` and the pool for a machine ("x86_64", "arm64", ...)."""
     if not has_pthreads():
         return _EXECUTE + _NO_POOL
-    pause = {"x86_64": "call void @llvm.x86.sse2.pause()", "AMD64": "call void @llvm.x86.sse2.pause()",
-             "aarch64": "call void @llvm.aarch64.hint(i32 1)", "arm64": "call void @llvm.aarch64.hint(i32 1)"}.get(machine, "")
+    x86, arm = "call void @llvm.x86.sse2.pause()", "call void @llvm.aarch64.hint(i32 1)"
+    pause = {"x86_64": x86, "AMD64": x86, "aarch64": arm, "arm64": arm}.get(machine, "")
     declare = pause.replace("call", "declare").replace("(i32 1)", "(i32)")
     text = _EXECUTE + _POOL
-    for name, value in (("PAUSE", pause), ("DECLARE", declare), ("CLOCK", str(int(getattr(time, "CLOCK_MONOTONIC", 1)))),
-                        ("SIGBLOCK", str(int(signal.SIG_BLOCK))), ("SPIN", str(SPIN_NANOSECONDS)),
-                        ("BLOCKS", str(BLOCKS_PER_THREAD)), ("MOST", str(MOST_THREADS))):
-        text = text.replace("$" + name, value)
+    values = {"PAUSE": pause, "DECLARE": declare, "CLOCK": int(time.CLOCK_MONOTONIC), "SIGBLOCK": int(signal.SIG_BLOCK),
+              "SPIN": SPIN_NANOSECONDS, "BLOCKS": BLOCKS_PER_THREAD, "MOST": MOST_THREADS}
+    for name, value in values.items():
+        text = text.replace("$" + name, str(value))
     return text
 
 

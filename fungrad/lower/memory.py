@@ -3,10 +3,10 @@
     memory: slots 2 (launch 0..1, 4096 bytes), 3 (launch 1..2, 4096 bytes), 4 (launch 2..3, 4096 bytes)
     ->      arena of 8192 bytes, offsets 0, 4096, 0
 
-Two packings are tried and the smaller arena wins. *In order of time*: a temporary takes the smallest hole that holds it when
-it is born, and its memory is a hole again after its last use; what was just freed is still in the cache. *In order of size*:
-the largest first, each at the lowest place where nothing overlaps it in time and space
-(Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020, "greedy by size").
+Two packings are tried and the smaller arena wins. *In order of time*: a temporary takes the smallest hole that holds
+it when it is born, and its memory is a hole again after its last use; what was just freed is still in the cache. *In
+order of size*: the largest first, each at the lowest place where nothing overlaps it in time and space (Pisarchyk and
+Lee, "Efficient memory management for deep neural net inference", 2020, "greedy by size").
 
 Outputs never lie in the arena, and a temporary never takes the place of an input of the launch that makes it: kernels
 promise that their buffers do not overlap.
@@ -127,7 +127,8 @@ def donations(fused: Fused, donate: frozenset[int]) -> tuple[tuple[int, int], ..
             if position < len(launch.kernel.outputs):
                 first_write.setdefault(slot, number)
             last_use[slot] = number
-    free = [n for n in sorted(donate) if fused.inputs.count(fused.inputs[n]) == 1 and fused.inputs[n] not in fused.outputs]
+    free = [number for number in sorted(donate)
+            if fused.inputs.count(fused.inputs[number]) == 1 and fused.inputs[number] not in fused.outputs]
     pairs = []
     taken: set[int] = set()
     for output, slot in enumerate(fused.outputs):

@@ -1,8 +1,8 @@
 """The caching allocator: memory that programs give back is kept for the next one.
 
-Fresh pages cost more than the arithmetic that fills them (a page fault a 4 KB, against 60 ns to write it), so a block of a size
-class is reused while it is warm. Small blocks are cut from chunks and stay with the allocator; large ones are kept up to
-a bound and returned to the system beyond it, the longest unused first.
+Fresh pages cost more than the arithmetic that fills them (a page fault a 4 KB, against 60 ns to write it), so a block
+of a size class is reused while it is warm. Small blocks are cut from chunks and stay with the allocator; large ones
+are kept up to a bound and returned to the system beyond it, the longest unused first.
 
 A `Block` is what keeps memory in use: arrays and NumPy views hold it, and its memory goes back when the last lets go.
 """
@@ -174,7 +174,7 @@ class Allocator:
         return self._owners.pop(address)
 
     def _drop_stale(self, wanted: int) -> list[Any]:
-        """Before memory grows: let go of as much that has lain unused for long, so that changing shapes do not pile up."""
+        """Before memory grows: let go of as much that has lain unused for long, lest changing shapes pile up."""
         dropped = []
         freed = 0
         while self._order and freed < wanted:

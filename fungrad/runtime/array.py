@@ -1,7 +1,7 @@
 """Array: an immutable array on a device: a type, memory, or an operation outside `jit` that has not run yet.
 
-The operators and NumPy methods are `Value`'s; here is what concerns memory: making arrays, looking at them, exchange with
-NumPy and DLPack, copies, pickles, deletion.
+The operators and NumPy methods are `Value`'s; here is what concerns memory: making arrays, looking at them, exchange
+with NumPy and DLPack, copies, pickles, deletion.
 """
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ REALIZE: Callable[[Array], None] = _no_realize
 
 _SCALARS: dict[np.dtype, Any] = {
     dtypes.bool_: ctypes.c_bool, dtypes.int8: ctypes.c_int8, dtypes.int16: ctypes.c_int16, dtypes.int32: ctypes.c_int32,
-    dtypes.int64: ctypes.c_int64, dtypes.uint8: ctypes.c_uint8, dtypes.uint16: ctypes.c_uint16, dtypes.uint32: ctypes.c_uint32,
-    dtypes.uint64: ctypes.c_uint64, dtypes.float32: ctypes.c_float, dtypes.float64: ctypes.c_double,
+    dtypes.int64: ctypes.c_int64, dtypes.uint8: ctypes.c_uint8, dtypes.uint16: ctypes.c_uint16,
+    dtypes.uint32: ctypes.c_uint32, dtypes.uint64: ctypes.c_uint64,
+    dtypes.float32: ctypes.c_float, dtypes.float64: ctypes.c_double,
 }
 
 
@@ -73,7 +74,7 @@ class Array(Value):
     def _ready(self) -> int:
         """The memory's address, after running what is pending. Raises DeletedArrayError."""
         if self._address is None:
-            if self._pending.__class__ is Deleted:
+            if isinstance(self._pending, Deleted):
                 raise DeletedArrayError(f"this {self.type} array was {self._pending.reason}; its memory is gone. "
                                         "Keep using the result instead, or call the function without donating it.")
             REALIZE(self)
@@ -93,7 +94,7 @@ class Array(Value):
 
     def is_deleted(self) -> bool:
         """Whether the array was deleted or donated."""
-        return self._pending.__class__ is Deleted
+        return isinstance(self._pending, Deleted)
 
     def block_until_ready(self) -> Array:
         """Wait until the array's value is computed; returns the array."""
@@ -156,7 +157,7 @@ class Array(Value):
         return int(self.item())
 
     def __repr__(self) -> str:
-        if self.is_deleted():
+        if isinstance(self._pending, Deleted):
             return f"Array(<{self._pending.reason}>, shape={self.type.shape}, dtype={self.type.dtype.name})"
         text = np.array2string(self._numpy(), separator=", ", prefix="Array(")
         return f"Array({text}, dtype={self.type.dtype.name})"
@@ -177,7 +178,8 @@ class Array(Value):
         return self.__copy__()  # nobody can change the memory
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (self.type.shape, self.type.dtype.name, np.ascontiguousarray(self._numpy()).tobytes(), self.device)
+        content = np.ascontiguousarray(self._numpy()).tobytes()
+        return _unpickle, (self.type.shape, self.type.dtype.name, content, self.device)
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
@@ -186,7 +188,8 @@ class Array(Value):
         view = self._numpy()
         if copy:
             view = view.copy()
-        return dlpack.export(view, self.type, readonly=not copy, versioned=max_version is not None and max_version[0] >= 1)
+        versioned = max_version is not None and max_version[0] >= 1
+        return dlpack.export(view, self.type, readonly=not copy, versioned=versioned)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.CPU_DEVICE
@@ -209,7 +212,7 @@ def from_numpy(array: Any, device: str | None = None) -> Array:
 
     Raises DTypeError for an element type that does not exist here.
     """
-    device = device or config.get("device")
+    device = device or str(config.get("device"))
     source = np.asarray(array)
     type = array_type(source.shape, dtypes.canonical(source.dtype))
     block = allocator(device).allocate(type.nbytes)
@@ -219,13 +222,14 @@ def from_numpy(array: Any, device: str | None = None) -> Array:
 
 def from_scalar(value: bool | int | float, dtype: np.dtype, device: str | None = None) -> Array:
     """A Python scalar as an array without axes; integers wrap."""
-    device = device or config.get("device")
+    device = device or str(config.get("device"))
     kind = _SCALARS.get(dtype)
     if device != "cpu" or kind is None:
         with np.errstate(all="ignore"):
             return from_numpy(np.asarray(value).astype(dtype), device)
     block = _scalar_block()
-    kind.from_address(block.address).value = bool(value) if dtype.kind == "b" else int(value) if dtype.kind in "iu" else value
+    plain = bool(value) if dtype.kind == "b" else int(value) if dtype.kind in "iu" else value
+    kind.from_address(block.address).value = plain
     return Array(array_type((), dtype), block.address, block, device)
 
 
@@ -234,7 +238,8 @@ def _scalar_block() -> Any:
 
 
 def from_dlpack(source: Any, copy: bool | None = None) -> Array:
-    """An array of anything with `__dlpack__` whose memory the host reaches. Memory is always copied: arrays are immutable.
+    """An array of anything with `__dlpack__` whose memory the host reaches. Memory is always copied: arrays are
+    immutable.
 
     Raises ValueError for copy=False.
     """

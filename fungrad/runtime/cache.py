@@ -1,9 +1,9 @@
 """The disk cache: named pieces of bytes that outlive the process.
 
-A file is written whole under a temporary name and renamed, so readers and other processes never see a part of one. Its header
-holds the length and digest of what follows; a file that fails the check is removed and counts as absent. A folder that
-someone else owns or could write to is not used, since what lies in it will be executed. Every failure of the file system means "nothing
-is cached", never an error: a read-only home only costs time.
+A file is written whole under a temporary name and renamed, so readers and other processes never see a part of one.
+Its header holds the length and digest of what follows; a file that fails the check is removed and counts as absent. A
+folder that someone else owns or could write to is not used, since what lies in it will be executed. Every failure of
+the file system means "nothing is cached", never an error: a read-only home only costs time.
 """
 from __future__ import annotations
 

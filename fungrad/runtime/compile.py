@@ -1,7 +1,7 @@
 """compile(program, device) -> Executable: the pipeline, a backend and the caches, each program once.
 
-The log (DEBUG=n, on stderr): 1 a line for each compilation; 2 time, GFLOP/s and GB/s of every launch of every call; 3 the schedule
-of every kernel; 4 its source; 5 its machine code.
+The log (DEBUG=n, on stderr): 1 a line for each compilation; 2 time, GFLOP/s and GB/s of every launch of every call; 3
+the schedule of every kernel; 4 its source; 5 its machine code.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from time import perf_counter
 from weakref import WeakValueDictionary
 
 from .. import backends, config
-from ..backends.base import Backend, NoStore
+from ..backends.base import Backend
 from ..errors import CompilationError
 from ..ir.kernel import Fused
 from ..ir.lowered import Lowered, MemoryPlan
@@ -54,10 +54,10 @@ def compile(program: Program, device: str | None = None, donate: frozenset[int] 
             origin: str = "") -> Executable:
     """The Executable of a program on a device (the setting `device` if None); compiled once, also under threads.
 
-    donate: numbers of the inputs whose memory a call may take over (they are deleted by it). name, origin: the function's
-    name and the user's line, for the log and for messages. Raises CompilationError, DeviceError.
+    donate: numbers of the inputs whose memory a call may take over (they are deleted by it). name, origin: the
+    function's name and the user's line, for the log and for messages. Raises CompilationError, DeviceError.
     """
-    device = device or config.get("device")
+    device = device or str(config.get("device"))
     key = (program, device, donate, pipeline.current_passes(), config.get("debug"), config.get("verify"))
     while True:
         found = _alive.get(key)
@@ -144,9 +144,9 @@ def log_compilation(record: Compilation, lowered: Lowered, backend: Backend) -> 
     """The lines of DEBUG=1, 3, 4 and 5 for one program."""
     level = config.get("debug")
     where = f" from {record.origin}" if record.origin else ""
-    log(f"compiled {record.name or 'program'}{where} for {record.device}: {len(lowered.code)} launches, {record.kernels} "
-        f"kernels, arena {lowered.memory.arena_bytes} bytes; lowered in {record.lower_seconds * 1e3:.1f} ms, loaded in "
-        f"{record.load_seconds * 1e3:.1f} ms")
+    log(f"compiled {record.name or 'program'}{where} for {record.device}: {len(lowered.code)} launches, "
+        f"{record.kernels} kernels, arena {lowered.memory.arena_bytes} bytes; "
+        f"lowered in {record.lower_seconds * 1e3:.1f} ms, loaded in {record.load_seconds * 1e3:.1f} ms")
     if level < 3:
         return
     seen: set[int] = set()
@@ -174,6 +174,7 @@ def profiled(executable: Executable) -> Callable[[Sequence[Array]], list[Array]]
         log(f"{executable.name or 'program'}: {sum(times) * 1e6:.1f} us in {len(times)} launches")
         for code, seconds in zip(executable.lowered.code, times):
             rate = max(seconds, 1e-9) * 1e9
-            log(f"  {code.name:40} {seconds * 1e6:10.1f} us {code.flops / rate:8.1f} GFLOP/s {code.bytes / rate:8.1f} GB/s")
+            log(f"  {code.name:40} {seconds * 1e6:10.1f} us {code.flops / rate:8.1f} GFLOP/s "
+                f"{code.bytes / rate:8.1f} GB/s")
         return inner(arrays)
     return call

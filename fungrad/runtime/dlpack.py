@@ -27,9 +27,9 @@ _VERSIONED, _USED_VERSIONED = b"dltensor_versioned", b"used_dltensor_versioned"
 
 class _DLTensor(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("byte_offset", ctypes.c_uint64)]
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
 
 
 _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -40,8 +40,8 @@ class _Managed(ctypes.Structure):
 
 
 class _ManagedVersioned(ctypes.Structure):
-    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", _DELETER),
-                ("flags", ctypes.c_uint64), ("tensor", _DLTensor)]
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+                ("deleter", _DELETER), ("flags", ctypes.c_uint64), ("tensor", _DLTensor)]
 
 
 # Tensors that are exported: address of the struct -> everything that it points to.
@@ -55,7 +55,8 @@ def _delete(address: int) -> None:
 
 _CAPSULE_DESTRUCTOR = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 _api = ctypes.pythonapi
-_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _CAPSULE_DESTRUCTOR)(("PyCapsule_New", _api))
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _CAPSULE_DESTRUCTOR)(
+    ("PyCapsule_New", _api))
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
 _raw_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
@@ -90,7 +91,8 @@ def export(view: np.ndarray, type: Type, readonly: bool, versioned: bool) -> Any
 def copied(source: Any) -> np.ndarray:
     """A copy of an exporter's tensor in NumPy's memory. Raises BufferError, DTypeError."""
     if source.__dlpack_device__()[0] not in _HOST_DEVICES:
-        raise BufferError(f"memory on DLPack device {source.__dlpack_device__()} cannot be read by the host; copy it to the CPU first")
+        raise BufferError(f"memory on DLPack device {source.__dlpack_device__()} cannot be read by the host; "
+                          "copy it to the CPU first")
     try:
         capsule = source.__dlpack__(max_version=(1, 0))
     except TypeError:  # an exporter older than version 1
@@ -108,10 +110,12 @@ def copied(source: Any) -> np.ndarray:
 
 
 def _tensor_view(tensor: _DLTensor) -> np.ndarray:
-    names = {(kind, bits): f"{word}{bits}" for kind, word in ((0, "int"), (1, "uint"), (2, "float")) for bits in (8, 16, 32, 64)}
-    name = {(_BFLOAT, 16): "bfloat16", (6, 8): "bool"}.get((tensor.code, tensor.bits)) or names.get((tensor.code, tensor.bits))
+    words = {_CODES["i"]: "int", _CODES["u"]: "uint", _CODES["f"]: "float"}
+    names = {(code, bits): f"{word}{bits}" for code, word in words.items() for bits in (8, 16, 32, 64)}
+    names |= {(_BFLOAT, 16): "bfloat16", (_CODES["b"], 8): "bool"}
+    name = names.get((tensor.code, tensor.bits))
     if name is None or tensor.lanes != 1:
-        raise DTypeError(f"DLPack element type (code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes) does not exist here")
+        raise DTypeError(f"no element type has DLPack's code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes")
     dtype = dtypes.canonical(name)
     shape = tuple(tensor.shape[:tensor.ndim])
     if 0 in shape:
@@ -123,4 +127,4 @@ def _tensor_view(tensor: _DLTensor) -> np.ndarray:
     low = sum(min(0, step * (size - 1)) for step, size in zip(strides, shape, strict=True))
     high = sum(max(0, step * (size - 1)) for step, size in zip(strides, shape, strict=True)) + dtype.itemsize
     memory = (ctypes.c_uint8 * (high - low)).from_address(tensor.data + tensor.byte_offset + low)
-    return np.ndarray(shape, dtype, memory, -low, strides)
+    return np.ndarray(shape, dtype, memory, -low, strides)  # type: ignore[arg-type]

@@ -29,7 +29,8 @@ Call = Callable[[Sequence[Array]], list[Array]]
 class Executable:
     """A loaded program. Call it with the program's inputs, in order; it gives the outputs.
 
-    lowered: every stage of the program, for `fungrad.show`. calls are safe under threads. name, origin: what the log says.
+    lowered: every stage of the program, for `fungrad.show`. calls are safe under threads. name, origin: what the log
+    says.
     """
 
     __slots__ = ("lowered", "loaded", "device", "name", "donated", "compile_seconds", "call", "_layout", "_allocator",
@@ -161,7 +162,7 @@ class Executable:
         return call
 
     def _call_donated(self, arrays: Sequence[Array]) -> list[Array]:
-        """Take over the memory of donated inputs where the plan allows it and nobody else holds it, then delete them."""
+        """Take over the memory of donated inputs where the plan allows and nobody else holds it; delete them."""
         _ready(arrays)
         positions = {slot: number for number, slot in enumerate(self._layout.results)}
         given = {positions[self.lowered.fused.outputs[output]]: arrays[number]._owner

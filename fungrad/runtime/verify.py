@@ -1,8 +1,8 @@
 """FUNGRAD_VERIFY=1: every call is compared with the meaning of the program, and a difference is put down to a stage.
 
-The program is interpreted on the real inputs, node by node, with its primitives' NumPy references. If the Executable's results differ
-by more than rounding explains, the Program after each pass is interpreted as well, and the error names the first stage
-whose value computes something else.
+The program is interpreted on the real inputs, node by node, with its primitives' NumPy references. If the
+Executable's results differ by more than rounding explains, the Program after each pass is interpreted as well, and
+the error names the first stage whose value computes something else.
 """
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def check(executable: Executable, inputs: Sequence[np.ndarray], results: Sequenc
     wrong = first_difference(expected, results)
     if wrong is not None:
         stage = _guilty_stage(executable, inputs, expected)
-        raise VerificationError(f"{executable.name or 'a program'} on {executable.device} computes something else than its "
-                                f"Program: {wrong}. The first stage that differs: {stage}.\n{executable.program}")
+        raise VerificationError(f"{executable.name or 'a program'} on {executable.device} computes something else than "
+                                f"its Program: {wrong}. The first stage that differs: {stage}.\n{executable.program}")
 
 
 def first_difference(expected: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> str | None:
@@ -52,7 +52,8 @@ def first_difference(expected: Sequence[np.ndarray], results: Sequence[np.ndarra
         far = _far(right, given)
         if far.any():
             index = tuple(int(i) for i in np.unravel_index(int(np.argmax(far)), far.shape))
-            return f"output {number} at {list(index)} is {given[index]}, not {right[index]} ({int(far.sum())} of {far.size} differ)"
+            return (f"output {number} at {list(index)} is {given[index]}, not {right[index]} "
+                    f"({int(far.sum())} of {far.size} differ)")
     return None
 
 
@@ -63,7 +64,7 @@ def _far(right: np.ndarray, given: np.ndarray) -> np.ndarray:
     finite = np.isfinite(a)
     scale = float(np.max(np.abs(a), where=finite, initial=0.0))
     with np.errstate(invalid="ignore"):
-        near = np.abs(a - b) <= TOLERANCE[right.dtype.name] * np.maximum(np.abs(a), min(scale, 1.0) if scale < 1 else scale * 1e-1)
+        near = np.abs(a - b) <= TOLERANCE[right.dtype.name] * np.maximum(np.abs(a), scale if scale < 1 else scale / 10)
     return ~np.where(finite, near, (a == b) | (np.isnan(a) & np.isnan(b)))
 
 

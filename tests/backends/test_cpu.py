@@ -155,7 +155,8 @@ def increment(name: str, extent: int, flops: int = 0) -> InstructionList:
     index = np.dtype("int64")
     steps = (Instruction("parameter", (), out, None), Instruction("parameter", (), source, None),
              Instruction("constant", (), literal(1.0, FLOAT), FLOAT), Instruction("begin", (), None, index),
-             Instruction("end", (), None, index), Instruction("loop", (3, 4), 1, index), Instruction("load", (1, 5), None, FLOAT),
+             Instruction("end", (), None, index), Instruction("loop", (3, 4), 1, index),
+             Instruction("load", (1, 5), None, FLOAT),
              Instruction("add", (6, 2), None, FLOAT), Instruction("store", (0, 5, 7), None, None),
              Instruction("end_loop", (), None, None))
     return InstructionList(name, (out, source), (), 0, extent, steps, flops, 0)
@@ -171,7 +172,8 @@ def test_a_hand_made_program_with_an_arena() -> None:
                       MemoryPlan(8192, (None, 0, 4096, None)))
     assert table(lowered).words == ((0, 0), (2, 0), (2, 4096), (1, 0))
     loaded = CpuBackend().compile(lowered, NoStore())
-    source, result, arena = np.arange(extent, dtype=FLOAT), np.zeros(extent, FLOAT), np.zeros(loaded.arena_bytes, np.uint8)
+    source, result = np.arange(extent, dtype=FLOAT), np.zeros(extent, FLOAT)
+    arena = np.zeros(loaded.arena_bytes, np.uint8)
     words = struct.pack("3q", *[a.ctypes.data for a in (source, result, arena)])
     loaded.run(words)
     assert (result == source + 3).all()

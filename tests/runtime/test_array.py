@@ -89,7 +89,8 @@ def test_scalars() -> None:
 @pytest.mark.parametrize(("action", "message"), [
     (lambda x: bool(x), "truth value needs an array with one element, got float64\\[3\\]"),
     (lambda x: float(x), "float\\(\\) needs"), (lambda x: [1][x], "can be an index"), (hash, "unhashable"),
-    (lambda x: len(from_numpy(np.float32(1))), "len\\(\\) of"), (lambda x: from_numpy(np.float32(1)).__index__(), "integer array")])
+    (lambda x: len(from_numpy(np.float32(1))), "len\\(\\) of"),
+    (lambda x: from_numpy(np.float32(1)).__index__(), "integer array")])
 def test_refusals(action, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         action(from_numpy(np.zeros(3)))
@@ -148,15 +149,26 @@ def test_weak_references_and_cost() -> None:
     assert not hasattr(Array(array_type((), dtypes.float32), 64, None), "__dict__")
 
 
+class Exporter:
+    """Something else with DLPack, which knows a certain version."""
+
+    def __init__(self, array: Array, version: tuple[int, int] | None):
+        self.array = array
+        self.version = version
+
+    def __dlpack__(self, max_version: tuple[int, int]) -> object:
+        return self.array.__dlpack__(max_version=self.version)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda d: d.name)
 def test_dlpack_round_trip(dtype: np.dtype) -> None:
     for shape in SHAPES:
         array = from_numpy(values(shape, dtype))
         for versioned in (None, (1, 0)):
-            capsule_source = type("Exporter", (), {
-                "__dlpack__": lambda self, **k: array.__dlpack__(max_version=versioned),
-                "__dlpack_device__": lambda self: array.__dlpack_device__()})()
-            assert np.asarray(from_dlpack(capsule_source)).tobytes() == np.asarray(array).tobytes()
+            assert np.asarray(from_dlpack(Exporter(array, versioned))).tobytes() == np.asarray(array).tobytes()
 
 
 def test_dlpack_with_numpy() -> None:

@@ -13,7 +13,8 @@ from fungrad import config
 from fungrad.runtime.cache import DiskCache, NoCache, default_folder, disk_cache, seal, unseal, write_atomically
 
 KEY = "ab" + "0" * 62
-root_may_write_anywhere = pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write anywhere")
+is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+root_may_write_anywhere = pytest.mark.skipif(is_root, reason="root may write anywhere")
 posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="owners and modes are POSIX's")
 
 
@@ -116,7 +117,8 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: p
 def test_processes_that_write_the_same_key(tmp_path: Path) -> None:
     script = ("import sys; from pathlib import Path; from fungrad.runtime.cache import DiskCache\n"
               "cache = DiskCache(Path(sys.argv[1]))\n"
-              f"for n in range(50):\n    cache.put('{KEY}', b'x' * 10000)\n    assert cache.get('{KEY}') == b'x' * 10000\n")
+              f"for n in range(50):\n    cache.put('{KEY}', b'x' * 10000)\n"
+              f"    assert cache.get('{KEY}') == b'x' * 10000\n")
     running = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) for _ in range(2)]
     assert [process.wait() for process in running] == [0, 0]
 

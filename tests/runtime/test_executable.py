@@ -7,13 +7,13 @@ import time
 
 import numpy as np
 import pytest
-from tests.runtime.programs import FLOAT, make, of, vector
 
 from fungrad import config
 from fungrad.errors import DeletedArrayError
 from fungrad.runtime.array import from_numpy
 from fungrad.runtime.compile import compile
 from fungrad.runtime.executable import Executable
+from tests.runtime.programs import FLOAT, make, of, vector
 
 DEVICES = ["cpu", "reference"]
 
@@ -58,7 +58,8 @@ def test_many_small_results_share_a_block() -> None:
 def test_temporaries_use_the_arena() -> None:
     def body(x):
         total = of("reduce_sum", x, axes=(0,))
-        return [of("reduce_sum", of("mul", of("broadcast", total, shape=(5000,), axes=()), x), axes=(0,)), of("add", total, total)]
+        scaled = of("mul", of("broadcast", total, shape=(5000,), axes=()), x)
+        return [of("reduce_sum", scaled, axes=(0,)), of("add", total, total)]
     executable = compile(make([vector(5000)], body))
     x = np.random.default_rng(0).random(5000).astype(FLOAT)
     first, second = run(executable, x)
@@ -73,7 +74,11 @@ def test_results_of_earlier_calls_stay() -> None:
 
 # donation
 
-CHAIN = make([vector(5000)], lambda a: [of("add", a, of("broadcast", of("reduce_sum", a, axes=(0,)), shape=(5000,), axes=()))])
+def shifted_by_sum(a):
+    return [of("add", a, of("broadcast", of("reduce_sum", a, axes=(0,)), shape=(5000,), axes=()))]
+
+
+CHAIN = make([vector(5000)], shifted_by_sum)
 
 
 def test_a_donated_input_is_deleted() -> None:
