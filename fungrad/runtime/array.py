@@ -196,6 +196,7 @@ class Array(Value):
 
 
 _allocators: dict[str, Allocator] = {}
+DEVICES_IN_USE = _allocators.keys()   # with more than one, a call looks at the devices of its arguments
 
 
 def allocator(device: str) -> Allocator:

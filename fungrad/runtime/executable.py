@@ -13,11 +13,12 @@ from itertools import repeat
 from typing import Any
 
 from ..backends.base import Backend, Loaded, Table, table
+from ..errors import DeviceError
 from ..ir.lowered import Lowered
 from ..ir.program import Program
 from ..ir.types import Type
 from .alloc import Allocator
-from .array import Array
+from .array import DEVICES_IN_USE as in_use, Array
 
 SLAB_BYTES = 32 << 10   # small results of one call share a block up to this size: one allocation for a whole tree
 SLAB_PART = 4 << 10     # larger results get a block of their own, so that one cannot keep much of others alive
@@ -91,6 +92,8 @@ class Executable:
             def call(arrays: Sequence[Array]) -> list[Array]:
                 block = make()
                 address = block.address
+                if len(in_use) > 1:
+                    _check_devices(arrays, device)
                 try:
                     words = pack(*[array._address for array in arrays], address, 0)
                 except struct.error:
@@ -102,6 +105,8 @@ class Executable:
         def call_with_arena(arrays: Sequence[Array]) -> list[Array]:
             block, arena = make(), make_arena()
             address = block.address
+            if len(in_use) > 1:
+                _check_devices(arrays, device)
             try:
                 words = pack(*[array._address for array in arrays], address, arena.address)
             except struct.error:
@@ -120,6 +125,8 @@ class Executable:
         make, make_arena = self._allocator.maker(total), self._arena()
 
         def call(arrays: Sequence[Array]) -> list[Array]:
+            if len(in_use) > 1:
+                _check_devices(arrays, device)
             block = make()
             base = block.address
             results = [base + offset for offset in offsets]
@@ -143,6 +150,8 @@ class Executable:
         launches = bool(self.lowered.fused.launches) or bool(makers)
 
         def call(arrays: Sequence[Array], given: dict[int, Any] | None = None) -> list[Array]:
+            if len(in_use) > 1:
+                _check_devices(arrays, device)
             blocks = [make() for make in makers]
             if given:
                 for number, block in given.items():
@@ -178,6 +187,14 @@ class Executable:
         arena = self._allocator.allocate(self.loaded.arena_bytes) if self.loaded.arena_bytes else None
         words = self._packer()(*_ready(arrays), *[block.address for block in blocks], arena.address if arena else 0)
         return self.loaded.profile(words)
+
+
+def _check_devices(arrays: Sequence[Array], device: str) -> None:
+    """Raise DeviceError for an array on another device: its address would mean something else here."""
+    for number, array in enumerate(arrays):
+        if array.device != device:
+            raise DeviceError(f"argument {number}, a {array.type} array, lies on device {array.device!r}, but the "
+                              f"function runs on {device!r}. Move it with fungrad.device_put(x, {device!r}).")
 
 
 def _sole_holder(arrays: Sequence[Array], number: int) -> bool:

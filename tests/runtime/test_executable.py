@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fungrad import config
-from fungrad.errors import DeletedArrayError
+from fungrad.errors import DeletedArrayError, DeviceError
 from fungrad.runtime.array import from_numpy
 from fungrad.runtime.compile import compile
 from fungrad.runtime.executable import Executable
@@ -70,6 +70,13 @@ def test_results_of_earlier_calls_stay() -> None:
     executable = compile(make([vector(20_000)], lambda a: [of("add", a, a)]))
     results = [executable([from_numpy(np.full(20_000, n, FLOAT))])[0] for n in range(5)]
     assert [np.unique(np.asarray(r)).tolist() for r in results] == [[2.0 * n] for n in range(5)]
+
+
+def test_an_array_of_another_device_is_refused() -> None:
+    elsewhere = from_numpy(np.zeros(5, FLOAT), "reference")
+    one = compile(make([vector(5)], lambda a: [of("add", a, a)]))
+    with pytest.raises(DeviceError, match="argument 0, a float32\\[5\\] array, lies on device 'reference'.*device_put"):
+        one([elsewhere])
 
 
 # donation
