@@ -193,6 +193,25 @@ def test_beta_chisquare_t():
                                [0.08987478166818619, -1.7357467412948608, 2.3520190715789795], 2e-6)
 
 
+@pytest.mark.parametrize("name,args,expected", [
+    ("double_sided_maxwell", {"loc": 1.0, "scale": 2.0}, [-1.7620434761047363, -0.3513779640197754, 5.444042682647705]),
+    ("wald", {"mean": 2.0}, [2.226588487625122, 3.9277124404907227, 0.38947534561157227]),
+    ("f", {"dfnum": 3.0, "dfden": 4.0}, [0.7448718547821045, 0.4786113500595093, 0.23294630646705627]),
+    ("generalized_normal", {"p": 1.5}, [-0.8782375454902649, -0.2061624526977539, 1.160470962524414])])
+def test_compositions(name, args, expected):
+    np.testing.assert_allclose(draw(name, shape=(3,), **args), expected, 3e-6)
+
+
+def test_ball():
+    expected = [[0.3234561085700989, 0.06134895980358124], [0.015618555247783661, 0.4701036512851715]]
+    np.testing.assert_allclose(draw("ball", d=2, shape=(2,)), expected, 2e-6)
+
+
+def test_keys_are_their_words():
+    same(draw("wrap_key_data"), [0, 42], np.uint32)
+    same(draw("key_data"), draw("clone"), np.uint32)
+
+
 def test_poisson():
     same(draw("poisson", _floats(0, 0.5, 3, 9, 20, 100)), [0, 1, 2, 7, 13, 90], np.int32)
     assert draw("gamma", a=2.0, shape=(2,), dtype="float16").dtype == np.float16
