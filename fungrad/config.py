@@ -84,6 +84,15 @@ def settings(**values: Any) -> Iterator[None]:
         _overrides.values = before
 
 
+_contexts: dict[int, tuple[Any, ...]] = {}
+
+
 def trace_context() -> tuple[Any, ...]:
-    """The settings that change what tracing produces: part of every trace cache's key."""
-    return (get("default_float"),)
+    """The settings that decide what a call's trace and compilation are: part of every trace cache's key."""
+    values = getattr(_overrides, "values", None)
+    found = _contexts.get(id(values))
+    if found is None:
+        found = (get("default_float"), get("device"), get("debug"), get("verify"))
+        if values is None:   # overrides are short-lived, and so are their ids
+            _contexts[id(None)] = found
+    return found

@@ -93,11 +93,11 @@ _ADVICE = {
               "fungrad.numpy.where(x, a, b) for a choice by element; instead of `while`, fungrad.lax.while_loop; "
               "or mark the argument as static (static_argnums=, static_argnames=).",
     "conversion to a NumPy array": "Inside jit, vmap and scan call fungrad.numpy's functions instead of NumPy's.",
-    "an index in Python code": "To index a list with it, make one array of the list (fungrad.numpy.stack) and index that, "
-                               "or use fungrad.lax.switch; a shape or a range must be static (static_argnums=).",
+    "an index in Python code": "To index a list with it, make one array of the list (fungrad.numpy.stack) and index "
+                               "that, or use fungrad.lax.switch; a shape or a range must be static (static_argnums=).",
     "a boolean mask as an index": "The number of elements it selects is not known while tracing. Write "
-                                  "fungrad.numpy.where(mask, x, other) to choose by element, x.at[mask].set(scalar), or "
-                                  "fungrad.numpy.nonzero(mask, size=n) for the positions of at most n elements.",
+                                  "fungrad.numpy.where(mask, x, other) to choose by element, x.at[mask].set(scalar), "
+                                  "or fungrad.numpy.nonzero(mask, size=n) for the positions of at most n elements.",
 }
 
 
@@ -113,7 +113,7 @@ class _State(threading.local):
     location: str | None = None
 
 
-_state = _State()
+thread_state = _State()
 _base: list[Trace] = []
 
 
@@ -124,49 +124,49 @@ def set_base_trace(trace: Trace) -> None:
 
 def current_trace() -> Trace | None:
     """The trace that is active in this thread; None outside every transform."""
-    return _state.current
+    return thread_state.current
 
 
 def is_base() -> bool:
     """Whether no transform is active in this thread."""
-    return _state.current is None
+    return thread_state.current is None
 
 
 @contextmanager
 def active(trace: Trace | None) -> Iterator[None]:
     """Make `trace` current within the block (None: the base trace)."""
-    before = _state.current
-    _state.current = trace
+    before = thread_state.current
+    thread_state.current = trace
     try:
         yield
     finally:
-        _state.current = before
+        thread_state.current = before
 
 
 @contextmanager
 def at_location(location: str | None) -> Iterator[None]:
     """Attribute operations within the block to this user line (a backward pass names the forward line)."""
-    before = _state.location
-    _state.location = location
+    before = thread_state.location
+    thread_state.location = location
     try:
         yield
     finally:
-        _state.location = before
+        thread_state.location = before
 
 
 def bind(primitive: Primitive, *values: Any, **params: Any) -> Any:
     """Apply a primitive to values under the current trace."""
-    return (_state.current or _base[0]).process(primitive, values, params)
+    return (thread_state.current or _base[0]).process(primitive, values, params)
 
 
 def process_in(trace: Trace | None, primitive: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
     """Apply a primitive under the given trace (None: the base trace)."""
-    before = _state.current
-    _state.current = trace
+    before = thread_state.current
+    thread_state.current = trace
     try:
         return (trace or _base[0]).process(primitive, tuple(values), params)
     finally:
-        _state.current = before
+        thread_state.current = before
 
 
 def typed_node(primitive: Primitive, operands: tuple[Node, ...], params: dict[str, Any]) -> Node:
@@ -174,7 +174,7 @@ def typed_node(primitive: Primitive, operands: tuple[Node, ...], params: dict[st
     try:
         return apply(primitive, operands, params)
     except (TypeError, ValueError) as error:
-        location = _state.location or user_location()
+        location = thread_state.location or user_location()
         if location:
             error.add_note(f"in {primitive.name}, called at {location}")
         raise
@@ -229,7 +229,7 @@ class StagingTrace(Trace):
     def process(self, primitive: Primitive, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
         node = typed_node(primitive, tuple([self.node_of(value) for value in values]), params)
         if node not in self.locations:
-            self.locations[node] = _state.location or user_location(3)
+            self.locations[node] = thread_state.location or user_location(3)
         if primitive.multiple_results:
             return tuple([StagedTracer(self, result_node(node, number)) for number in range(len(node.type))])
         return StagedTracer(self, node)

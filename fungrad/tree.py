@@ -174,8 +174,21 @@ def _dataclass_kind(cls: type, data: tuple[str, ...], static: tuple[str, ...]) -
     return _Kind(flatten_fields, unflatten_fields, lambda m, count: [GetAttrKey(name) for name in data])
 
 
+_resolved: dict[type, _Kind | None] = {}
+
+
 def _kind_of(cls: type) -> _Kind | None:
-    return _kinds.get(cls) or _implicit_kind(cls)
+    """How to take instances of a class apart; None for a leaf."""
+    try:
+        return _resolved[cls]
+    except KeyError:
+        found = _resolved[cls] = _kinds.get(cls) or _implicit_kind(cls)
+        return found
+
+
+def _register(cls: type, kind: _Kind) -> None:
+    _kinds[cls] = kind
+    _resolved.pop(cls, None)
 
 
 def register_pytree_node(cls: type, flatten_func: Callable[[Any], tuple[Iterable[Any], Hashable]],
@@ -187,7 +200,7 @@ def register_pytree_node(cls: type, flatten_func: Callable[[Any], tuple[Iterable
     def flatten_node(x: Any) -> tuple[Sequence[Any], Hashable]:
         children, metadata = flatten_func(x)
         return tuple(children), metadata
-    _kinds[cls] = _Kind(flatten_node, lambda m, children: unflatten_func(m, tuple(children)), _index_keys)
+    _register(cls, _Kind(flatten_node, lambda m, children: unflatten_func(m, tuple(children)), _index_keys))
 
 
 def register_pytree_node_class(cls: type) -> type:
@@ -206,13 +219,13 @@ def register_dataclass(cls: type, data_fields: Sequence[str] | None = None,
     missing = {f.name for f in fields if f.init} - set(data) - set(static)
     if missing:
         raise ValueError(f"{cls.__name__}: fields {sorted(missing)} are in neither data_fields nor meta_fields")
-    _kinds[cls] = _dataclass_kind(cls, data, static)
+    _register(cls, _dataclass_kind(cls, data, static))
     return cls
 
 
 def register_static(cls: type) -> type:
     """Make instances of `cls` nodes without leaves: the instance itself is structure (it must be hashable)."""
-    _kinds[cls] = _Kind(lambda x: ((), x), lambda m, children: m, _index_keys)
+    _register(cls, _Kind(lambda x: ((), x), lambda m, children: m, _index_keys))
     return cls
 
 

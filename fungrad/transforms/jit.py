@@ -1,6 +1,7 @@
 """jit: trace a function once for each signature of its arguments, compile the program, and call that from then on.
 
-The hot path is `Jitted.__call__`: flatten the arguments, look the signature up, one foreign call, unflatten.
+The hot path is `Jitted.__call__`: flatten the arguments as in the latest call, look the signature up, one foreign call,
+unflatten.
 """
 from __future__ import annotations
 
@@ -21,11 +22,13 @@ from ..ir.value import OPERATORS, Value
 from ..runtime.array import Array, from_numpy
 from ..runtime import compile_program
 from ..runtime.executable import Executable
-from ..trace import Traced, Tracer, active, is_base, trace_program
+from ..trace import Traced, Tracer, thread_state, active, trace_program
+from ..tree_compiled import Mismatch, builder, flattener
 from .call import call
 from .flat import FlatFunction, argument_names, function_name, is_weak, to_value
 
 _SCALAR_TYPES = {bool: None, int: None, float: None}
+_ARRAYS = frozenset({Array})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,26 @@ class Signature:
     context: tuple[Any, ...]
 
 
+def _not_compiled(leaves: list[Array]) -> Any:
+    raise RuntimeError("a signature that was traced inside another transform is not called directly")
+
+
 @dataclass(slots=True)
 class Entry:
-    """A traced, compiled signature."""
+    """A traced signature. `run` calls its compiled program with the arguments' leaves and answers the result's pytree."""
     signature: Signature
     traced: Traced
     out_tree: tree.TreeDef
-    executable: Executable | None = None
+    run: Callable[[list[Array]], Any] = _not_compiled
     donated: tuple[int, ...] = ()
     location: str = ""
+
+
+def _runner(executable: Executable, captured: Sequence[Any], out_tree: tree.TreeDef) -> Callable[[list[Array]], Any]:
+    call, build = executable.call, builder(out_tree)
+    if captured:
+        return lambda leaves: build(call([*leaves, *captured]))
+    return lambda leaves: build(call(leaves))
 
 
 @dataclass(slots=True)
@@ -73,6 +87,7 @@ class Jitted:
         self._device = device
         self._plain = not (static_argnums or static_argnames)
         self._entries: dict[Any, Entry] = {}
+        self._guess: tuple[tree.TreeDef, Callable[[Any], list[Any]]] | None = None   # the latest structure
         self.statistics = Statistics()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -82,22 +97,27 @@ class Jitted:
         return f"<jit of {function_name(self._function)}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not is_base():
+        if thread_state.current is not None:
             return self._call_traced(args, kwargs)
-        if self._plain:
-            static, dynamic, keywords = (), args, kwargs
-        else:
-            static, dynamic, keywords = self._split_static(args, kwargs)
+        if self._plain and not kwargs and self._guess is not None:
+            structure, flatten = self._guess
+            try:
+                leaves = flatten(args)
+                types = tuple([leaf.type for leaf in leaves])
+            except (Mismatch, AttributeError):
+                return self._call_general(args, kwargs)
+            if _ARRAYS.issuperset(map(type, leaves)):
+                entry = self._entries.get((structure, types, (), config.trace_context(), self._device))
+                if entry is not None:
+                    return entry.run(leaves)
+        return self._call_general(args, kwargs)
+
+    def _call_general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call with other leaves than arrays, with keywords or static arguments, or with a new structure."""
+        static, dynamic, keywords = self._split_static(args, kwargs)
         leaves, structure = tree.flatten((dynamic, keywords) if keywords else dynamic)
-        keys = []
-        all_arrays = True
-        for leaf in leaves:
-            if type(leaf) is Array:
-                keys.append(leaf.type)
-            else:
-                all_arrays = False
-                keys.append(_leaf_key(leaf))
-        key = (structure, tuple(keys), static, config.trace_context(), self._device or config.get("device"))
+        types = tuple([leaf.type if type(leaf) is Array else _leaf_key(leaf) for leaf in leaves])
+        key = (structure, types, static, config.trace_context(), self._device)
         try:
             entry = self._entries.get(key)
         except TypeError:
@@ -105,21 +125,18 @@ class Jitted:
             raise
         if entry is None:
             entry = self._compile(key, args, kwargs, leaves, structure, static, bool(keywords))
-        if not all_arrays:
-            leaves = [leaf if type(leaf) is Array else _to_array(leaf) for leaf in leaves]
-        executable = entry.executable
-        assert executable is not None
-        if entry.traced.captured:
-            leaves.extend(entry.traced.captured)   # type: ignore[arg-type]  # arrays, outside every transform
-        return tree.unflatten(entry.out_tree, executable.call(leaves))
+        if self._plain and not keywords:
+            self._guess = (structure, flattener(structure))
+        return entry.run([leaf if type(leaf) is Array else _to_array(leaf) for leaf in leaves])
 
     # ---- misses -----------------------------------------------------------------------------------------------------
 
     def _compile(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any],
                  structure: tree.TreeDef, static: tuple[Any, ...], has_keywords: bool) -> Entry:
         entry = self._trace(args, kwargs, leaves, structure, static, has_keywords)
-        entry.executable = compile_program(entry.traced.program, key[-1], frozenset(entry.donated),
-                                           function_name(self._function), entry.location)
+        executable = compile_program(entry.traced.program, self._device, frozenset(entry.donated),
+                                     function_name(self._function), entry.location)
+        entry.run = _runner(executable, entry.traced.captured, entry.out_tree)
         return self._entries.setdefault(key, entry)
 
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any], structure: tree.TreeDef,
@@ -142,7 +159,7 @@ class Jitted:
         self.statistics.history.append(signature)
         self.statistics.locations.append(location)
         donated = self._donated_leaves(args, kwargs) if self._donate_argnums or self._donate_argnames else ()
-        return Entry(signature, traced, flat.result_tree, None, donated, location)
+        return Entry(signature, traced, flat.result_tree, donated=donated, location=location)
 
     def _call_traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Inside another transform: one `call` operation."""
