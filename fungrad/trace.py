@@ -39,7 +39,7 @@ class Tracer(Value):
 
     __slots__ = ("trace", "type", "weak", "origin", "__weakref__")
 
-    def __init__(self, trace: Trace, type: Type, weak: bool = False):
+    def __init__(self, trace: Trace, type: Type, weak: bool = False) -> None:
         self.trace = trace
         self.type = type
         self.weak = weak
@@ -185,7 +185,7 @@ class StagedTracer(Tracer):
 
     __slots__ = ("node",)
 
-    def __init__(self, trace: StagingTrace, node: Node, weak: bool = False):
+    def __init__(self, trace: StagingTrace, node: Node, weak: bool = False) -> None:
         self.trace = trace
         self.node = node
         self.type = node.type

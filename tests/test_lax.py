@@ -26,8 +26,10 @@ def eager_operations() -> Iterator[None]:
 
 # ---- elementwise ----------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("name", ["abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh", "exp",
-                                  "exp2", "expm1", "floor", "log", "log1p", "neg", "sign", "sin", "sinh", "sqrt", "square",
+@pytest.mark.parametrize("name", ["abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos",
+                                  "cosh", "exp",
+                                  "exp2", "expm1", "floor", "log", "log1p", "neg", "sign", "sin", "sinh", "sqrt",
+                                  "square",
                                   "tan", "tanh", "reciprocal"])
 def test_unary(name):
     x = np.abs(X[0]) * 0.3 + (1.5 if name == "acosh" else 0.1)
@@ -57,7 +59,8 @@ def test_rounding():
 
 @pytest.mark.parametrize("name, reference", [
     ("add", operator.add), ("sub", operator.sub), ("mul", operator.mul), ("div", operator.truediv), ("max", np.maximum),
-    ("min", np.minimum), ("atan2", np.arctan2), ("eq", operator.eq), ("ne", operator.ne), ("lt", operator.lt), ("le", operator.le),
+    ("min", np.minimum), ("atan2", np.arctan2), ("eq", operator.eq), ("ne", operator.ne), ("lt", operator.lt),
+    ("le", operator.le),
     ("gt", operator.gt), ("ge", operator.ge), ("rem", np.fmod), ("nextafter", np.nextafter)])
 def test_binary(name, reference):
     near(getattr(lax, name)(X[0], X[1]), reference(X[0], X[1]), 1e-6)
@@ -205,22 +208,27 @@ def test_reductions():
 
 
 def windows_of(x, size, stride, function):
-    return np.stack([function(x[..., i * stride:i * stride + size], -1) for i in range((x.shape[-1] - size) // stride + 1)], -1)
+    return np.stack([function(x[..., i * stride:i * stride + size], -1)
+                     for i in range((x.shape[-1] - size) // stride + 1)], -1)
 
 
 def test_windows():
     x = RNG.standard_normal((2, 7)).astype("f")
     same(lax.reduce_window(x, -np.inf, lax.max, (1, 3), (1, 2)), windows_of(x, 3, 2, np.max))
-    near(lax.reduce_window(x, 0.0, lax.add, (1, 3), (1, 1), "SAME"), windows_of(np.pad(x, ((0, 0), (1, 1))), 3, 1, np.sum))
-    near(lax.reduce_window(x, 1.0, lax.add, (1, 2), (1, 1), [(0, 0), (1, 0)]), windows_of(np.pad(x, ((0, 0), (1, 0))), 2, 1, np.sum) + 1)
+    near(lax.reduce_window(x, 0.0, lax.add, (1, 3), (1, 1), "SAME"),
+         windows_of(np.pad(x, ((0, 0), (1, 1))), 3, 1, np.sum))
+    near(lax.reduce_window(x, 1.0, lax.add, (1, 2), (1, 1), [(0, 0), (1, 0)]),
+         windows_of(np.pad(x, ((0, 0), (1, 0))), 2, 1, np.sum) + 1)
     near(lax.reduce_window(x, 0.0, lax.add, (1, 2), window_dilation=(1, 3)), x[:, :4] + x[:, 3:])
     spread = np.zeros((2, 13), "f")
     spread[:, ::2] = x
     near(lax.reduce_window(x, 0.0, lax.add, (1, 3), base_dilation=(1, 2)), windows_of(spread, 3, 1, np.sum))
-    same(lax.reduce_window(x.astype("int32"), np.iinfo("int32").min, lax.max, (1, 3)), windows_of(x.astype("int32"), 3, 1, np.max))
+    same(lax.reduce_window(x.astype("int32"), np.iinfo("int32").min, lax.max, (1, 3)),
+         windows_of(x.astype("int32"), 3, 1, np.max))
     same(lax.reduce_window(x, np.inf, lax.min, (2, 1), (1, 1)), x.min(0, keepdims=True))
     image = RNG.standard_normal((1, 2, 6, 6)).astype("f")
-    same(lax.reduce_window(image, -np.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"), image.reshape(1, 2, 3, 2, 3, 2).max((3, 5)))
+    same(lax.reduce_window(image, -np.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"),
+         image.reshape(1, 2, 3, 2, 3, 2).max((3, 5)))
     same(lax.reduce_window(image.transpose(0, 2, 3, 1), -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "SAME"),
          image.reshape(1, 2, 3, 2, 3, 2).max((3, 5)).transpose(0, 2, 3, 1))
     with pytest.raises(ShapeError, match="one entry for each axis"):
@@ -286,22 +294,26 @@ def direct_convolution(x, w, strides, pads, spread, gaps, groups):
         first = (o // per_group) * inputs
         for i in range(shape[0]):
             for j in range(shape[1]):
-                patch = full[:, first:first + inputs, i * strides[0]:i * strides[0] + (w.shape[2] - 1) * gaps[0] + 1:gaps[0],
+                patch = full[:, first:first + inputs, i * strides[0]:i * strides[0] + (w.shape[2] - 1) * gaps[0]
+                             + 1:gaps[0],
                              j * strides[1]:j * strides[1] + (w.shape[3] - 1) * gaps[1] + 1:gaps[1]]
                 result[:, o, i, j] = (patch * w[o]).sum((1, 2, 3))
     return result
 
 
 @given(st.tuples(st.integers(1, 2), st.integers(1, 2)), st.tuples(st.integers(0, 2), st.integers(0, 2)),
-       st.tuples(st.integers(1, 2), st.integers(1, 2)), st.tuples(st.integers(1, 2), st.integers(1, 2)), st.sampled_from([1, 2]),
+       st.tuples(st.integers(1, 2), st.integers(1, 2)), st.tuples(st.integers(1, 2), st.integers(1, 2)),
+       st.sampled_from([1, 2]),
        st.sampled_from([("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC"), ("HCNW", "HOIW", "CNHW")]))
 @settings(max_examples=25)
 def test_convolution(strides, pads, spread, gaps, groups, layouts):
     x, w = RNG.standard_normal((2, 4, 5, 6)).astype("f"), RNG.standard_normal((6, 4 // groups, 3, 2)).astype("f")
     pads = [(pads[0], 1), (1, pads[1])]
     want = direct_convolution(x, w, strides, pads, spread, gaps, groups)
-    place = [["NCHW".index(k) for k in layouts[0]], ["OIHW".index(k) for k in layouts[1]], ["NCHW".index(k) for k in layouts[2]]]
-    got = lax.conv_general_dilated(x.transpose(place[0]), w.transpose(place[1]), strides, pads, spread, gaps, layouts, groups)
+    place = [["NCHW".index(k) for k in layouts[0]], ["OIHW".index(k) for k in layouts[1]],
+             ["NCHW".index(k) for k in layouts[2]]]
+    got = lax.conv_general_dilated(x.transpose(place[0]), w.transpose(place[1]), strides, pads, spread, gaps, layouts,
+                                   groups)
     near(got, want.transpose(place[2]), 1e-4)
 
 
@@ -325,7 +337,8 @@ def test_conv_transpose(padding, extents, flipped):
     kernel = w[::-1, ::-1].transpose(0, 1, 3, 2) if flipped else w
     got = lax.conv_transpose(x, np.ascontiguousarray(kernel), (2, 2), padding, transpose_kernel=flipped)
     assert got.shape == (1, *extents, 5)
-    pads = {"SAME": [(2, 1), (2, 1)], "VALID": [(2, 2), (2, 2)]}.get(padding if isinstance(padding, str) else "", padding)
+    pads = {"SAME": [(2, 1), (2, 1)], "VALID": [(2, 2), (2, 2)]}.get(padding if isinstance(padding, str) else "",
+                                                                     padding)
     want = direct_convolution(x.transpose(0, 3, 1, 2), w.transpose(3, 2, 0, 1), (1, 1), pads, (2, 2), (1, 1), 1)
     near(got, want.transpose(0, 2, 3, 1), 1e-4)
 

@@ -141,7 +141,8 @@ def _host_array(name: str, items: Sequence[Any], dtype: np.dtype | None) -> np.n
     try:
         found = np.asarray(items) if dtype is None else _fitting(items, dtype)
     except ValueError:
-        raise ShapeError(f"{name}: the parts of {_shortened(items)} differ in length; an array needs equal ones.") from None
+        raise ShapeError(f"{name}: the parts of {_shortened(items)} differ in length; an array needs equal "
+                         f"ones.") from None
     if dtype is not None or found.dtype.kind == "b":
         return found
     if found.dtype.kind == "f":

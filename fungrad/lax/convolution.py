@@ -1,4 +1,6 @@
-"""Sums of products and convolutions under JAX's names in lax: dot, dot_general, conv_general_dilated, conv_transpose."""
+"""Sums of products and convolutions under JAX's names in lax: dot, dot_general, conv_general_dilated,
+conv_transpose.
+"""
 from __future__ import annotations
 
 import enum
@@ -23,7 +25,9 @@ DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[
 
 
 class Precision(enum.Enum):
-    """JAX's hint for fast hardware; sums of products are always computed in the operands' type (16-bit floats in float32)."""
+    """JAX's hint for fast hardware; sums of products are always computed in the operands' type (16-bit floats in
+    float32).
+    """
     DEFAULT = 0
     HIGH = 1
     HIGHEST = 2
@@ -46,7 +50,8 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
     The result has the batch axes, the other axes of lhs, those of rhs.
     """
     x, y = _operands("dot_general", lhs, rhs)
-    numbers = tuple(tuple(tuple(int(axis) for axis in axes) for axes in pair) for pair in dimension_numbers)
+    (contracted, batch) = [tuple(tuple(int(axis) for axis in axes) for axes in pair) for pair in dimension_numbers]
+    numbers = (contracted[0], contracted[1]), (batch[0], batch[1])
     return contract.dot_general(x, y, numbers, requested("dot_general", preferred_element_type))
 
 
@@ -57,8 +62,8 @@ def dot(lhs: Any, rhs: Any, *, dimension_numbers: Any = None, precision: Any = N
     if dimension_numbers is not None:
         return dot_general(x, y, dimension_numbers, precision, preferred_element_type)
     if not (1 <= x.ndim <= 2 and 1 <= y.ndim <= 2 and x.shape[-1] == y.shape[0]):
-        raise ShapeError(f"lax.dot takes vectors and matrices with fitting axes, got shapes {x.shape} and {y.shape}. Use "
-                         f"fungrad.numpy.matmul, or dimension_numbers=.")
+        raise ShapeError(f"lax.dot takes vectors and matrices with fitting axes, got shapes {x.shape} and {y.shape}. "
+                         f"Use fungrad.numpy.matmul, or dimension_numbers=.")
     return dot_general(x, y, (((x.ndim - 1,), (0,)), ((), ())), precision, preferred_element_type)
 
 
@@ -66,8 +71,8 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Value:
     """Matrix products over the last two axes, for each index of the leading ones, which agree."""
     x, y = _operands("batch_matmul", lhs, rhs)
     if x.ndim != y.ndim or x.ndim < 2 or x.shape[:-2] != y.shape[:-2]:
-        raise ShapeError(f"lax.batch_matmul takes arrays with equal leading axes, got shapes {x.shape} and {y.shape}. Use "
-                         f"fungrad.numpy.matmul, which broadcasts.")
+        raise ShapeError(f"lax.batch_matmul takes arrays with equal leading axes, got shapes {x.shape} and {y.shape}. "
+                         f"Use fungrad.numpy.matmul, which broadcasts.")
     batch = tuple(range(x.ndim - 2))
     return dot_general(x, y, (((x.ndim - 1,), (x.ndim - 2,)), (batch, batch)), precision)
 
@@ -75,7 +80,9 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Value:
 # ---- layouts --------------------------------------------------------------------------------------------------------
 
 class ConvDimensionNumbers(NamedTuple):
-    """Where the axes are: lhs (batch, feature, spatial...), rhs (output, input, spatial...), out (batch, feature, ...)."""
+    """Where the axes are: lhs (batch, feature, spatial...), rhs (output, input, spatial...), out (batch, feature,
+    ...).
+    """
     lhs_spec: tuple[int, ...]
     rhs_spec: tuple[int, ...]
     out_spec: tuple[int, ...]
@@ -84,7 +91,8 @@ class ConvDimensionNumbers(NamedTuple):
 ConvGeneralDilatedDimensionNumbers = Any
 
 
-def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any) -> ConvDimensionNumbers:
+def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
+                           dimension_numbers: Any) -> ConvDimensionNumbers:
     """The axes that three strings such as ("NHWC", "HWIO", "NHWC") name; None is ("NC...", "OI...", "NC...").
 
     >>> conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC")).lhs_spec
@@ -94,16 +102,16 @@ def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int], d
         return dimension_numbers
     rank = len(lhs_shape)
     if len(rhs_shape) != rank or rank < 2:
-        raise ShapeError(f"a convolution needs an operand and a kernel with equally many axes, at least two; got shapes "
-                         f"{tuple(lhs_shape)} and {tuple(rhs_shape)}.")
+        raise ShapeError(f"a convolution needs an operand and a kernel with equally many axes, at least two; got "
+                         f"shapes {tuple(lhs_shape)} and {tuple(rhs_shape)}.")
     if dimension_numbers is None:
         plain = tuple(range(rank))
         return ConvDimensionNumbers(plain, plain, plain)
     lhs, rhs, out = dimension_numbers
     for text, letters, what in ((lhs, "NC", "operand"), (rhs, "OI", "kernel"), (out, "NC", "result")):
         if not isinstance(text, str) or len(text) != rank or len(set(text)) != rank or not set(letters) <= set(text):
-            raise ValueError(f"the layout {text!r} of the {what} must be {rank} different letters, among them {letters[0]} and "
-                             f"{letters[1]}.")
+            raise ValueError(f"the layout {text!r} of the {what} must be {rank} different letters, among them "
+                             f"{letters[0]} and {letters[1]}.")
     spatial = [letter for letter in rhs if letter not in "OI"]
     if set(spatial) != set(lhs) - set("NC") or set(spatial) != set(out) - set("NC"):
         raise ValueError(f"the layouts {lhs!r}, {rhs!r} and {out!r} name different spatial axes.")
@@ -140,7 +148,8 @@ def _numbers(given: Any, rank: int, what: str) -> tuple[int, ...]:
 
 def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, lhs_dilation: Any = None,
                          rhs_dilation: Any = None, dimension_numbers: Any = None, feature_group_count: int = 1,
-                         batch_group_count: int = 1, precision: Any = None, preferred_element_type: Any = None) -> Value:
+                         batch_group_count: int = 1, precision: Any = None,
+                         preferred_element_type: Any = None) -> Value:
     """The convolution (without flipping the kernel) of deep learning, in any layout.
 
     padding: "VALID", "SAME", "SAME_LOWER" or (before, after) for each spatial axis. lhs_dilation puts zeros between the
@@ -160,9 +169,10 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
     x, kernel = linear.transpose(x, layout.lhs_spec), linear.transpose(kernel, layout.rhs_spec)
     if isinstance(padding, str):
         if any(d != 1 for d in spread) and padding.upper() != "VALID":
-            raise ValueError(f"conv_general_dilated: padding {padding!r} has no meaning with lhs_dilation {spread}. Give "
-                             f"(before, after) for each axis, or use conv_transpose.")
-        padding = padtype_to_pads(x.shape[2:], [dilated(k, d) for k, d in zip(kernel.shape[2:], gaps, strict=True)], strides,
+            raise ValueError(f"conv_general_dilated: padding {padding!r} has no meaning with lhs_dilation {spread}. "
+                             f"Give (before, after) for each axis, or use conv_transpose.")
+        padding = padtype_to_pads(x.shape[2:], [dilated(k, d) for k, d in zip(kernel.shape[2:], gaps, strict=True)],
+                                  strides,
                                   padding)
     pads = tuple((int(low), int(high)) for low, high in padding)
     if len(pads) != rank:
@@ -177,8 +187,8 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
 def _check_channels(x: Value, kernel: Value, feature_groups: int, batch_groups: int) -> None:
     channels, inputs, outputs = x.shape[1], kernel.shape[1], kernel.shape[0]
     if channels != inputs * feature_groups or outputs % (feature_groups * batch_groups) or x.shape[0] % batch_groups:
-        raise ShapeError(f"conv: an operand with {channels} features (shape {x.shape} as N, C, spatial) does not fit a kernel "
-                         f"for {inputs} inputs and {outputs} outputs (shape {kernel.shape} as O, I, spatial) in "
+        raise ShapeError(f"conv: an operand with {channels} features (shape {x.shape} as N, C, spatial) does not fit a "
+                         f"kernel for {inputs} inputs and {outputs} outputs (shape {kernel.shape} as O, I, spatial) in "
                          f"{feature_groups} feature and {batch_groups} batch groups. Are the layouts right "
                          f"(dimension_numbers=)?")
 
@@ -254,8 +264,10 @@ def conv_general_dilated_patches(lhs: Any, filter_shape: Sequence[int], window_s
     spread, gaps = _numbers(lhs_dilation, rank, "lhs_dilation"), _numbers(rhs_dilation, rank, "rhs_dilation")
     x = linear.transpose(x, layout.lhs_spec)
     if isinstance(padding, str):
-        padding = padtype_to_pads(x.shape[2:], [dilated(k, d) for k, d in zip(shape, gaps, strict=True)], strides, padding)
-    config = ((0, 0, 0), (0, 0, 0), *((int(low), int(high), d - 1) for (low, high), d in zip(padding, spread, strict=True)))
+        padding = padtype_to_pads(x.shape[2:], [dilated(k, d) for k, d in zip(shape, gaps, strict=True)], strides,
+                                  padding)
+    config = ((0, 0, 0), (0, 0, 0),
+              *((int(low), int(high), d - 1) for (low, high), d in zip(padding, spread, strict=True)))
     windows = window(slicing.pad(x, full((), 0, x.dtype), config), shape, strides, gaps)
     batch, channels = x.shape[:2]
     places = windows.shape[2:2 + rank]
@@ -270,5 +282,6 @@ def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides
     if isinstance(pads, str):
         pads = padtype_to_pads(lhs_shape[2:], rhs_shape[2:], strides, pads)
     ones = (1,) * (len(lhs_shape) - 2)
-    spatial = convolved_extents(tuple(lhs_shape[2:]), tuple(rhs_shape[2:]), tuple(strides), tuple(map(tuple, pads)), ones, ones)
+    spatial = convolved_extents(tuple(lhs_shape[2:]), tuple(rhs_shape[2:]), tuple(strides), tuple(map(tuple, pads)),
+                                ones, ones)
     return (lhs_shape[0] // batch_group_count, rhs_shape[0], *spatial)

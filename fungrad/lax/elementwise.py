@@ -27,8 +27,8 @@ def aligned(name: str, *xs: Any) -> list[Value]:
     strong = {x.dtype for x in operands if not is_weak(x)}
     if len(strong) > 1:
         listed = " and ".join(sorted(dtype.name for dtype in strong))
-        raise DTypeError(f"lax.{name}: element types {listed} differ. Convert with x.astype(...), or use the function of "
-                         f"fungrad.numpy, which promotes.")
+        raise DTypeError(f"lax.{name}: element types {listed} differ. Convert with x.astype(...), or use the function "
+                         f"of fungrad.numpy, which promotes.")
     dtype = strong.pop() if strong else common_dtype(name, *operands)
     shapes = {shape_of(x) for x in operands} - {()}
     if len(shapes) > 1:
@@ -226,15 +226,16 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Value:
     if old > new:
         return _narrowed(value, target, old // new)
     if value.ndim == 0 or value.shape[-1] != new // old:
-        raise ShapeError(f"bitcast_convert_type: from {value.dtype} to {target} the last axis needs {new // old} elements, "
-                         f"got shape {value.shape}.")
+        raise ShapeError(f"bitcast_convert_type: from {value.dtype} to {target} the last axis needs {new // old} "
+                         f"elements, got shape {value.shape}.")
     return _widened(value, target, new // old)
 
 
 def _narrowed(x: Value, target: np.dtype, parts: int) -> Value:
     wide = ops.bitcast(x, np.dtype(f"uint{8 * x.dtype.itemsize}"))
     small = np.dtype(f"uint{8 * target.itemsize}")
-    pieces = [reshape(convert(ops.shift_right_logical(wide, 8 * target.itemsize * n) if n else wide, small), (*x.shape, 1))
+    pieces = [reshape(convert(ops.shift_right_logical(wide, 8 * target.itemsize * n) if n else wide, small),
+                      (*x.shape, 1))
               for n in range(parts)]
     return ops.bitcast(concatenate(pieces, x.ndim), target)
 
@@ -254,7 +255,7 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Va
     formats = {(5, 10): dtypes.float16, (8, 7): dtypes.bfloat16, (8, 23): dtypes.float32, (11, 52): dtypes.float64}
     found = formats.get((exponent_bits, mantissa_bits))
     if found is None:
-        raise NotImplementedError(f"reduce_precision: there is no type with {exponent_bits} exponent and {mantissa_bits} "
-                                  f"mantissa bits here; there are {', '.join(map(str, formats))}.")
+        raise NotImplementedError(f"reduce_precision: there is no type with {exponent_bits} exponent and "
+                                  f"{mantissa_bits} mantissa bits here; there are {', '.join(map(str, formats))}.")
     value = as_value("reduce_precision", operand)
     return value if found.itemsize >= value.dtype.itemsize else convert(convert(value, found), value.dtype)

@@ -1,7 +1,7 @@
 """Common element types and shapes of operands: NEP 50 promotion and NumPy broadcasting.
 
-The rules for element types are those of `fungrad.dtypes`; here they meet operands. Python scalars, and traced values that
-stand for them (`.weak`), are weak: they take the arrays' type unless their kind (bool < int < float) is above it.
+The rules for element types are those of `fungrad.dtypes`; here they meet operands. Python scalars, and traced values
+that stand for them (`.weak`), are weak: they take the arrays' type unless their kind (bool < int < float) is above it.
 """
 from __future__ import annotations
 

@@ -65,7 +65,8 @@ _MONOIDS: dict[str, _Monoid] = {
 }
 # The names under which these functions exist in fungrad.lax, fungrad.numpy, operator and builtins.
 _NAMES = {"add": "add", "mul": "mul", "multiply": "mul", "max": "max", "maximum": "max", "min": "min", "minimum": "min",
-          "bitwise_and": "and", "logical_and": "and", "and_": "and", "bitwise_or": "or", "logical_or": "or", "or_": "or",
+          "bitwise_and": "and", "logical_and": "and", "and_": "and", "bitwise_or": "or", "logical_or": "or",
+          "or_": "or",
           "bitwise_xor": "xor", "logical_xor": "xor", "xor": "xor"}
 _OPERATORS = (operator.add, operator.mul, operator.and_, operator.or_, operator.xor)
 
@@ -76,9 +77,10 @@ def _monoid(name: str, computation: Any) -> _Monoid:
     module = getattr(computation, "__module__", "") or ""
     if found is None or not (module.startswith("fungrad.") or computation in _OPERATORS):
         shown = getattr(computation, "__name__", computation)
-        raise RefusedError(f"lax.{name} takes one of the functions add, mul, max, min, bitwise_and, bitwise_or, bitwise_xor of "
-                           f"fungrad.lax (or their kin in fungrad.numpy), not {shown!r}. For another associative function "
-                           f"use lax.associative_scan and take the last element.")
+        raise RefusedError(f"lax.{name} takes one of the functions add, mul, max, min, bitwise_and, bitwise_or, "
+                           f"bitwise_xor of "
+                           f"fungrad.lax (or their kin in fungrad.numpy), not {shown!r}. For another associative "
+                           f"function use lax.associative_scan and take the last element.")
     return _MONOIDS[found]
 
 
@@ -87,7 +89,8 @@ def _host_scalar(x: Any) -> Any:
     if not isinstance(x, (np.ndarray, np.generic)) or np.ndim(x):
         return x
     item = x.item()
-    return item if isinstance(item, (bool, int, float)) else float(item)    # bfloat16's items are of a type of their own
+    # bfloat16's items are of a type of their own
+    return item if isinstance(item, (bool, int, float)) else float(item)
 
 
 def _is_identity(init: Any, identity: Any, dtype: np.dtype) -> bool:
@@ -115,7 +118,8 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
 
     def one(x: Any, init: Any) -> Value:
         value = as_value("reduce", x)
-        return _with_initial(monoid[0](value, axes_of("reduce", tuple(dimensions), value.shape)), init, monoid, "reduce")
+        return _with_initial(monoid[0](value, axes_of("reduce", tuple(dimensions), value.shape)), init, monoid,
+                             "reduce")
     return tree.map(one, operands, init_values)
 
 
@@ -137,8 +141,8 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
     shape, strides, base, dilation = (tuple(map(int, given)) if given is not None else ones for given in
                                       (window_dimensions, window_strides, base_dilation, window_dilation))
     if not len(shape) == len(strides) == len(base) == len(dilation) == value.ndim:
-        raise ShapeError(f"reduce_window: the window {shape}, strides {strides} and dilations need one entry for each axis "
-                         f"of an array of shape {value.shape}.")
+        raise ShapeError(f"reduce_window: the window {shape}, strides {strides} and dilations need one entry for each "
+                         f"axis of an array of shape {value.shape}.")
     if isinstance(padding, str):
         spread = [0 if e == 0 else (e - 1) * b + 1 for e, b in zip(value.shape, base, strict=True)]
         covered = [(s - 1) * d + 1 for s, d in zip(shape, dilation, strict=True)]
@@ -167,7 +171,8 @@ def _running(name: str, operation: Callable[..., Any], doc: str) -> Callable[...
 
 
 cumsum = _running("cumsum", cumulative.cumsum, "The sums of the elements up to each one (from it on, if reverse).")
-cumprod = _running("cumprod", cumulative.cumprod, "The products of the elements up to each one (from it on, if reverse).")
+cumprod = _running("cumprod", cumulative.cumprod, "The products of the elements up to each one (from it on, if "
+                                                  "reverse).")
 cummax = _running("cummax", cumulative.cummax, "The largest of the elements up to each one (from it on, if reverse).")
 cummin = _running("cummin", cumulative.cummin, "The smallest of the elements up to each one (from it on, if reverse).")
 
@@ -200,7 +205,8 @@ def _interleaved(even: Value, odd: Value, axis: int) -> Value:
     """even[0], odd[0], even[1], odd[1], ..., where even is as long as odd or one longer."""
     count, more = odd.shape[axis], even.shape[axis] - odd.shape[axis]
     head = _cut(even, axis, 0, count)
-    pairs = slicing.concatenate([linear.reshape(v, (*v.shape[:axis + 1], 1, *v.shape[axis + 1:])) for v in (head, odd)], axis + 1)
+    pairs = slicing.concatenate([linear.reshape(v, (*v.shape[:axis + 1], 1, *v.shape[axis + 1:])) for v in (head, odd)],
+                                axis + 1)
     joined = linear.reshape(pairs, (*odd.shape[:axis], 2 * count, *odd.shape[axis + 1:]))
     return slicing.concatenate([joined, _cut(even, axis, count, count + more)], axis) if more else joined
 
@@ -208,8 +214,8 @@ def _interleaved(even: Value, odd: Value, axis: int) -> Value:
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """The running combinations x0, fn(x0, x1), fn(fn(x0, x1), x2), ... of slices along an axis of a pytree of arrays.
 
-    `fn` must be associative and work on stacks of slices. Pairs are combined, their results scanned in the same way, and
-    the even places filled in (Blelloch, "Prefix sums and their applications", 1990): at most 2n combinations in
+    `fn` must be associative and work on stacks of slices. Pairs are combined, their results scanned in the same way,
+    and the even places filled in (Blelloch, "Prefix sums and their applications", 1990): at most 2n combinations in
     O(log n) calls of fn.
 
     >>> import fungrad.numpy as fnp
@@ -225,7 +231,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     count = values[0].shape[number]
     for value in values:
         if value.shape[one_axis("associative_scan", axis, value.shape)] != count:
-            raise ShapeError(f"associative_scan: arrays of shapes {values[0].shape} and {value.shape} differ along axis {axis}.")
+            raise ShapeError(f"associative_scan: arrays of shapes {values[0].shape} and {value.shape} differ along "
+                             f"axis {axis}.")
     axes = [one_axis("associative_scan", axis, value.shape) for value in values]
 
     def combine(a: list[Value], b: list[Value]) -> list[Value]:

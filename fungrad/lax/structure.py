@@ -37,7 +37,8 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
     """`full` of x's shape and type."""
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
         x = as_value("full_like", x)
-    return full(tuple(x.shape) if shape is None else shape, fill_value, dtypes.canonical(x.dtype) if dtype is None else dtype)
+    return full(tuple(x.shape) if shape is None else shape, fill_value, dtypes.canonical(x.dtype) if dtype is None
+                else dtype)
 
 
 def zeros_like_array(x: Any) -> Value:
@@ -157,8 +158,8 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Value]:
     value = as_value("split", operand)
     number = one_axis("split", axis, value.shape)
     if sum(sizes) != value.shape[number]:
-        raise ShapeError(f"split: sizes {tuple(sizes)} do not add up to {value.shape[number]}, axis {number} of an array of "
-                         f"shape {value.shape}.")
+        raise ShapeError(f"split: sizes {tuple(sizes)} do not add up to {value.shape[number]}, axis {number} of an "
+                         f"array of shape {value.shape}.")
     bounds = np.cumsum([0, *sizes]).tolist()
     return [slice_in_dim(value, a, b, axis=number) for a, b in zip(bounds, bounds[1:], strict=False)]
 
@@ -181,7 +182,8 @@ def slice_(operand: Any, start_indices: Sequence[int], limit_indices: Sequence[i
                           None if strides is None else tuple(map(int, strides)))
 
 
-def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Value:
+def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1,
+                 axis: int = 0) -> Value:
     """operand[start:limit:stride] along one axis; negative bounds count from the end."""
     value = as_value("slice_in_dim", operand)
     number = one_axis("slice_in_dim", axis, value.shape)
@@ -215,7 +217,8 @@ def _starts(name: str, x: Value, start_indices: Any) -> list[Value]:
             filled((), int(start) + (extent if start < 0 else 0), INT32 if extent < 2**31 else dtypes.int64)
             for start, extent in zip(given, x.shape, strict=True)]
     if len({start.dtype for start in starts}) > 1:
-        starts = [linear.convert(start, dtypes.int64 if any(s.dtype.itemsize > 4 or s.dtype == dtypes.uint32 for s in starts)
+        starts = [linear.convert(start, dtypes.int64 if any(s.dtype.itemsize > 4 or s.dtype == dtypes.uint32
+                                                            for s in starts)
                                  else INT32) for start in starts]
     return starts
 
@@ -325,10 +328,12 @@ class GatherScatterMode(enum.Enum):
 
 
 def gather(operand: Any, start_indices: Any, dimension_numbers: GatherDimensionNumbers, slice_sizes: Any, *,
-           unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None, fill_value: Any = None) -> Value:
+           unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None,
+           fill_value: Any = None) -> Value:
     """Windows of `operand` of shape `slice_sizes`, one for each row (last axis) of `start_indices`."""
     value = as_value("gather", operand)
-    return indexed.gather(value, as_value("gather", start_indices), indexed.IndexNumbers(*map(tuple, dimension_numbers)),
+    return indexed.gather(value, as_value("gather", start_indices),
+                          indexed.IndexNumbers(*map(tuple, dimension_numbers)),
                           static_shape("gather", slice_sizes), GatherScatterMode.from_any(mode).value, fill_value)
 
 
@@ -340,7 +345,8 @@ def _scatter(name: str, combine: str) -> Callable[..., Value]:
         chosen = GatherScatterMode.from_any(mode)
         if combine == "sub":
             new = ops.neg(new)
-        return indexed.scatter(value, as_value(name, scatter_indices), new, indexed.IndexNumbers(*map(tuple, dimension_numbers)),
+        return indexed.scatter(value, as_value(name, scatter_indices), new,
+                               indexed.IndexNumbers(*map(tuple, dimension_numbers)),
                                "add" if combine == "sub" else combine,
                                "drop" if chosen is GatherScatterMode.FILL_OR_DROP else chosen.value, unique_indices)
     function.__name__ = function.__qualname__ = name

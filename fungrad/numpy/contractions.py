@@ -1,7 +1,7 @@
 """Sums of products: dot, matmul, tensordot, inner, outer, vecdot, kron, cross, trace, convolve, correlate, polyval.
 
-Each is one `dot_general` over labelled axes (`contract`) where it can be: batch axes stay batch axes, an axis that only one
-operand repeats is never broadcast. Sums of 16-bit floats are accumulated in float32.
+Each is one `dot_general` over labelled axes (`contract`) where it can be: batch axes stay batch axes, an axis that only
+one operand repeats is never broadcast. Sums of 16-bit floats are accumulated in float32.
 """
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from .. import dtypes
 from ..errors import ShapeError
 from ..ir.value import Value
+from ..lax.arguments import one_axis, static_int
+from ..lax.conversion import as_value, operand, place
+from ..lax.promotion import common_dtype, requested, to_same_dtype
 from ..ops import elementwise as ops, linear
 from ..ops.contract import dot_general
 from ..ops.convolution import conv
 from ..ops.create import full
 from ..ops.slicing import concatenate, flip
-from ..lax.arguments import one_axis, static_int
-from ..lax.conversion import as_value, operand, place
 from .creation import diagonal
-from ..lax.promotion import common_dtype, requested, to_same_dtype
 from .reductions import sum
 
 Labels = tuple[Any, ...]
@@ -42,7 +42,8 @@ def contract(x: Value, y: Value, x_labels: Labels, y_labels: Labels, result: Lab
     second = _product_labels(y_labels, x_labels, batch, summed)
     if first != list(result) and second == list(result):
         x, x_labels, y, y_labels, first = y, y_labels, x, x_labels, second
-    places = [tuple(labels.index(label) for label in group) for group in (summed, batch) for labels in (x_labels, y_labels)]
+    places = [tuple(labels.index(label) for label in group) for group in (summed, batch)
+              for labels in (x_labels, y_labels)]
     product = dot_general(x, y, ((places[0], places[1]), (places[2], places[3])), kind)
     return _ordered(product, tuple(first), result)
 
@@ -124,7 +125,8 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
     """
     x, y = _operands("matmul", a, b)
     if not x.ndim or not y.ndim:
-        raise ShapeError(f"matmul takes arrays with axes, got shapes {x.shape} and {y.shape}. Use multiply for scalars.")
+        raise ShapeError(f"matmul takes arrays with axes, got shapes {x.shape} and {y.shape}. Use multiply for "
+                         f"scalars.")
     inner = x.shape[-1], y.shape[-2 if y.ndim > 1 else -1]
     if inner[0] != inner[1]:
         raise ShapeError(f"matmul: shapes {x.shape} and {y.shape} do not fit: the last axis of the left operand has "
@@ -146,7 +148,8 @@ def _transpose_hint(x: tuple[int, ...], y: tuple[int, ...]) -> str:
     return ""
 
 
-def _check_batch(name: str, x: tuple[int, ...], y: tuple[int, ...], x_batch: Sequence[int], y_batch: Sequence[int]) -> None:
+def _check_batch(name: str, x: tuple[int, ...], y: tuple[int, ...], x_batch: Sequence[int],
+                 y_batch: Sequence[int]) -> None:
     for a, b in zip(reversed(x_batch), reversed(y_batch), strict=False):
         if a != b and 1 not in (a, b):
             raise ShapeError(f"{name}: shapes {x} and {y} do not fit: their leading axes {tuple(x_batch)} and "
@@ -173,7 +176,8 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Value:
     """The sum of products of the flattened arrays' elements."""
     x, y = as_value("vdot", a), as_value("vdot", b)
-    return dot(linear.reshape(x, (x.size,)), linear.reshape(y, (y.size,)), preferred_element_type=preferred_element_type)
+    return dot(linear.reshape(x, (x.size,)), linear.reshape(y, (y.size,)),
+               preferred_element_type=preferred_element_type)
 
 
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Value:
@@ -274,7 +278,9 @@ def kron(a: Any, b: Any) -> Value:
 
 
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Value:
-    """The cross product of vectors with three elements (the third 0 for two; two twos give the third component alone)."""
+    """The cross product of vectors with three elements (the third 0 for two; two twos give the third component
+    alone).
+    """
     if axis is not None:
         axisa = axisb = axisc = axis
     x, y = _operands("cross", a, b)
@@ -306,8 +312,8 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 def _convolved(name: str, a: Any, v: Any, mode: str, kind: Any, correlated: bool) -> Value:
     x, y = _operands(name, a, v)
     if x.ndim != 1 or y.ndim != 1:
-        raise ShapeError(f"{name} takes vectors, got shapes {x.shape} and {y.shape}. Use fungrad.lax.conv_general_dilated "
-                         f"for more axes.")
+        raise ShapeError(f"{name} takes vectors, got shapes {x.shape} and {y.shape}. Use "
+                         f"fungrad.lax.conv_general_dilated for more axes.")
     if not x.size or not y.size:
         raise ShapeError(f"{name} takes vectors with elements, got shapes {x.shape} and {y.shape}.")
     reversed_result = x.size < y.size
@@ -327,7 +333,8 @@ def _convolved(name: str, a: Any, v: Any, mode: str, kind: Any, correlated: bool
         pair = (count - 1 - (count - 1) // 2, (count - 1) // 2)
     if mode == "same" and correlated and reversed_result:
         pair = (pair[1], pair[0])
-    result = conv(linear.reshape(x, (1, 1, x.size)), linear.reshape(taps, (1, 1, count)), padding=(pair,), dtype=kind or x.dtype)
+    result = conv(linear.reshape(x, (1, 1, x.size)), linear.reshape(taps, (1, 1, count)), padding=(pair,), dtype=kind
+                  or x.dtype)
     result = linear.reshape(result, (result.size,))
     return flip(result, (0,)) if correlated and reversed_result else result
 
@@ -337,7 +344,8 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, prefe
     return _convolved("convolve", a, v, mode, requested("convolve", preferred_element_type), False)
 
 
-def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None) -> Value:
+def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
+              preferred_element_type: Any = None) -> Value:
     """The cross-correlation of two vectors."""
     return _convolved("correlate", a, v, mode, requested("correlate", preferred_element_type), True)
 

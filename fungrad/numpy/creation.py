@@ -14,15 +14,15 @@ import numpy as np
 from .. import dtypes
 from ..errors import ConcretizationError, DTypeError, ShapeError
 from ..ir.value import Value
+from ..lax.arguments import static_int, static_shape
+from ..lax.conversion import as_value, is_python_scalar, of_numpy, of_sequence, operand, place
+from ..lax.promotion import broadcast_shape, check_fits, requested, to_common_inexact
 from ..ops import elementwise as ops
 from ..ops.create import full as filled, iota
 from ..ops.linear import broadcast, convert, reshape
 from ..ops.slicing import concatenate
 from ..runtime.array import from_numpy
 from ..trace import Tracer
-from ..lax.arguments import static_int, static_shape
-from ..lax.conversion import as_value, is_python_scalar, of_numpy, of_sequence, operand, place
-from ..lax.promotion import broadcast_shape, check_fits, requested, to_common_inexact
 
 Shape = tuple[int, ...]
 
@@ -32,8 +32,8 @@ Shape = tuple[int, ...]
 def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0) -> Value:
     """An array of a number, a NumPy array, an array or a (nested) list of these.
 
-    Python numbers take the default types (int32, float32), NumPy arrays keep theirs. Arrays are immutable, so `copy` has
-    nothing to do; `order` other than C and K is refused.
+    Python numbers take the default types (int32, float32), NumPy arrays keep theirs. Arrays are immutable, so `copy`
+    has nothing to do; `order` other than C and K is refused.
 
     >>> import fungrad.numpy as fnp
     >>> fnp.array([[1, 2], [3, 4]]).shape
@@ -166,8 +166,9 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
 
 def _static_number(name: str, what: str, x: Any) -> int | float:
     if isinstance(x, Tracer):
-        raise ConcretizationError(f"{name}: {what} must be known while tracing, since it sets the result's shape, but is "
-                                  f"a traced {x.type}. Mark it as static, or build iota-like ranges with a fixed length.")
+        raise ConcretizationError(f"{name}: {what} must be known while tracing, since it sets the result's shape, but "
+                                  f"is a traced {x.type}. Mark it as static, or build iota-like ranges with a fixed "
+                                  f"length.")
     if isinstance(x, Value):
         x = np.asarray(x)
     if isinstance(x, (np.ndarray, np.generic)):
@@ -338,7 +339,8 @@ def _matrix(name: str, m: Any) -> Value:
 def tril(m: Any, k: int = 0) -> Value:
     """The lower triangles of matrices in the last two axes: elements above the k-th diagonal become 0."""
     value = _matrix("tril", m)
-    return ops.select(_lower_triangle(value.shape, static_int("tril", "k", k)), value, filled(value.shape, 0, value.dtype))
+    return ops.select(_lower_triangle(value.shape, static_int("tril", "k", k)), value,
+                      filled(value.shape, 0, value.dtype))
 
 
 def triu(m: Any, k: int = 0) -> Value:
@@ -385,7 +387,8 @@ def diag_indices_from(arr: Any) -> tuple[Value, ...]:
     """`diag_indices` for an array whose axes have equal extents."""
     value = as_value("diag_indices_from", arr)
     if value.ndim < 2 or len(set(value.shape)) != 1:
-        raise ShapeError(f"diag_indices_from takes an array with equal extents and two or more axes, got {value.shape}.")
+        raise ShapeError(f"diag_indices_from takes an array with equal extents and two or more axes, got "
+                         f"{value.shape}.")
     return diag_indices(value.shape[0], value.ndim)
 
 
@@ -442,8 +445,8 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Value:
     """A copy of `a` with `val` on the main diagonal. Write inplace=False: arrays cannot be changed in place."""
     if inplace:
-        raise ValueError("fill_diagonal: arrays cannot be changed in place; write fill_diagonal(a, val, inplace=False) and "
-                         "use the result.")
+        raise ValueError("fill_diagonal: arrays cannot be changed in place; write fill_diagonal(a, val, "
+                         "inplace=False) and use the result.")
     value = as_value("fill_diagonal", a)
     if value.ndim != 2 or wrap:
         raise NotImplementedError("fill_diagonal is there for matrices and wrap=False.")

@@ -7,20 +7,22 @@ from typing import Any
 from .. import dtypes
 from ..errors import ShapeError
 from ..ir.value import Value
+from ..lax.arguments import one_axis
+from ..lax.conversion import as_value, operand, place
+from ..lax.promotion import common_dtype, inexact, refuse_out, to_same_dtype
 from ..ops import cumulative, elementwise as ops
 from ..ops.create import full
 from ..ops.linear import convert, reduce_sum, reshape
 from ..ops.slicing import concatenate, slice_
-from ..lax.arguments import one_axis
-from ..lax.conversion import as_value, operand, place
 from .elementwise import subtract
 from .logic import not_equal
-from ..lax.promotion import common_dtype, inexact, refuse_out, requested, to_same_dtype
 from .reductions import masked, present, summed_dtype
 
 
 def _along(name: str, operation: Callable[[Any, int], Any], value: Value, axis: int | None, dtype: Any) -> Value:
-    """A running reduction along an axis (of the flattened array for None); bool counts as int32, nothing else widens."""
+    """A running reduction along an axis (of the flattened array for None); bool counts as int32, nothing else
+    widens.
+    """
     value = convert(value, summed_dtype(name, value.dtype, dtype, promote_integers=False))
     if axis is None:
         value, axis = reshape(value, (value.size,)), 0

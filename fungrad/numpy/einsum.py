@@ -1,8 +1,8 @@
 """einsum: sums of products written by naming axes.
 
-The operands are contracted pair by pair, cheapest pair first (greedy, as opt_einsum's default: least result minus inputs),
-each pair by one `dot_general`. A name repeated within an operand takes its diagonal; "..." stands for leading axes
-that broadcast; without "->" the result has the names that occur once, in alphabetical order.
+The operands are contracted pair by pair, cheapest pair first (greedy, as opt_einsum's default: least result minus
+inputs), each pair by one `dot_general`. A name repeated within an operand takes its diagonal; "..." stands for leading
+axes that broadcast; without "->" the result has the names that occur once, in alphabetical order.
 """
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 from .. import dtypes
 from ..errors import ShapeError
 from ..ir.value import Value
+from ..lax.conversion import as_value
+from ..lax.promotion import common_dtype, requested
 from ..ops import linear
 from .contractions import contract
-from ..lax.conversion import as_value
 from .creation import diagonal
-from ..lax.promotion import common_dtype, requested
 from .reductions import sum
 
 Labels = tuple[Any, ...]
@@ -71,8 +71,8 @@ def _parsed(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...]
     if arrow:
         result = _labels(subscripts, right, len(right.replace("...", "")) + len(dots) * ("..." in right))
         if dots and "..." not in right:
-            raise ValueError(f"einsum: {subscripts!r} has '...' on the left that the result lacks; write '->...' and sum "
-                             f"afterwards, or name the axes.")
+            raise ValueError(f"einsum: {subscripts!r} has '...' on the left that the result lacks; write '->...' and "
+                             f"sum afterwards, or name the axes.")
     else:
         letters = sorted({label for label in names if isinstance(label, str)})
         result = (*dots, *(k for k in letters if names.count(k) == 1))
@@ -116,8 +116,8 @@ def _diagonals(x: Value, labels: Labels) -> tuple[Value, Labels]:
         label = next(k for k in labels if labels.count(k) > 1)
         first, second = [axis for axis, k in enumerate(labels) if k == label][:2]
         if x.shape[first] != x.shape[second]:
-            raise ShapeError(f"einsum: axis {label!r} occurs twice in an operand of shape {x.shape}, with {x.shape[first]} "
-                             f"and {x.shape[second]} elements.")
+            raise ShapeError(f"einsum: axis {label!r} occurs twice in an operand of shape {x.shape}, with "
+                             f"{x.shape[first]} and {x.shape[second]} elements.")
         x = diagonal(x, 0, first, second)
         labels = (*(k for axis, k in enumerate(labels) if axis not in (first, second)), label)
     return x, labels

@@ -15,11 +15,11 @@ import numpy as np
 from .. import dtypes
 from ..errors import DTypeError
 from ..ir.value import Value
+from ..lax.conversion import as_value, operand
+from ..lax.promotion import common_dtype, inexact, refuse_out, to_common, to_common_inexact, to_common_pair
 from ..ops import elementwise as ops
 from ..ops.create import full, full_like
 from ..ops.linear import convert
-from ..lax.conversion import as_value, operand
-from ..lax.promotion import common_dtype, inexact, refuse_out, to_common, to_common_inexact, to_common_pair
 
 BOOL = dtypes.bool_
 
@@ -396,7 +396,8 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Value:
     value = as_value("round", a)
     if not dtypes.is_float(value.dtype):
         if decimals < 0:
-            raise NotImplementedError("round: integers are not rounded to tens; write x // 10 * 10, or convert to float.")
+            raise NotImplementedError("round: integers are not rounded to tens; write x // 10 * 10, or convert to "
+                                      "float.")
         return value
     if decimals == 0:
         return ops.round(value)
@@ -470,7 +471,8 @@ def ldexp(x1: Any, x2: Any, /) -> Value:
     _, steps = to_common("ldexp", value, convert(exponent, dtypes.int32), dtype=dtypes.int32)
     bits, bias = _MANTISSA[value.dtype.name]
     limit = full_like(steps, bias - 1)
-    for _ in range(3):   # in three factors, each a normal power of two, so that no step rounds twice in the normal range
+    # in three factors, each a normal power of two, so that no step rounds twice in the normal range
+    for _ in range(3):
         part = ops.max(ops.min(steps, limit), ops.neg(limit))
         value = ops.mul(value, _power_of_two(part, value.dtype, bits, bias))
         steps = ops.sub(steps, part)

@@ -15,9 +15,9 @@ import numpy as np
 from .. import dtypes
 from ..errors import ShapeError
 from ..ir.value import Value
-from ..trace import Tracer
 from ..lax.conversion import concrete, is_python_scalar, of_sequence
 from ..lax.promotion import broadcast_shape
+from ..trace import Tracer
 
 Shape = tuple[int, ...]
 _KINDS = ("integers, slices, Ellipsis, None, and arrays of integers or bool")
@@ -27,8 +27,8 @@ _KINDS = ("integers, slices, Ellipsis, None, and arrays of integers or bool")
 class Part:
     """One entry of an index: kind "new" | "slice" | "integer" | "array"; the axis it indexes (-1 for "new").
 
-    slice: `start`, `count` elements, `step` (may be negative). integer: `start`. array: `positions`, a NumPy array (known
-    while tracing) or a Value.
+    slice: `start`, `count` elements, `step` (may be negative). integer: `start`. array: `positions`, a NumPy array
+    (known while tracing) or a Value.
     """
     kind: str
     axis: int = -1
@@ -42,8 +42,8 @@ class Part:
 class Plan:
     """An index applied to an array of `shape` (which has an extra axis of extent 1 for each scalar bool).
 
-    arrays: the "array" parts. rows: the common shape of their positions. first: where the rows' axes stand among the kept
-    axes (those of slices). result: the shape of x[index].
+    arrays: the "array" parts. rows: the common shape of their positions. first: where the rows' axes stand among the
+    kept axes (those of slices). result: the shape of x[index].
     """
     shape: Shape
     parts: tuple[Part, ...]
@@ -214,7 +214,8 @@ def _bound(value: Any) -> int | None:
         return value
     if isinstance(value, Tracer) and value.concrete() is None:
         raise TypeError(f"a slice needs bounds that are known while tracing, got a traced {value.type}. Write "
-                        f"fungrad.lax.dynamic_slice_in_dim(x, start, size) for a window of fixed size at a traced start.")
+                        f"fungrad.lax.dynamic_slice_in_dim(x, start, size) for a window of fixed size at a traced "
+                        f"start.")
     try:
         return value.__index__()
     except (AttributeError, TypeError):
@@ -233,12 +234,15 @@ def _integer_part(item: int, axis: int, extent: int, shape: Shape, lenient: bool
     if not -extent <= item < extent:
         if lenient:
             return Part("array", axis, positions=np.asarray(item, np.int64))
-        raise IndexError(f"index {item} is out of bounds for axis {axis} with size {extent} (of an array of shape {shape}).")
+        raise IndexError(f"index {item} is out of bounds for axis {axis} with size {extent} (of an array of shape "
+                         f"{shape}).")
     return Part("integer", axis, item % extent)
 
 
 def check_updates(shape: Shape, result: Shape, name: str) -> Shape:
-    """The shape of updates without leading axes of extent 1 beyond the result's; ShapeError if it does not broadcast."""
+    """The shape of updates without leading axes of extent 1 beyond the result's; ShapeError if it does not
+    broadcast.
+    """
     while len(shape) > len(result) and shape[0] == 1:
         shape = shape[1:]
     if len(shape) > len(result) or broadcast_shape_or_none(shape, result) != result:

@@ -13,14 +13,14 @@ import numpy as np
 
 from .. import dtypes
 from ..ir.value import Value
+from ..lax.arguments import one_axis
+from ..lax.conversion import as_value, place
+from ..lax.promotion import broadcast_shape, refuse_out, to_same_dtype
 from ..ops import elementwise as ops, index as indexed, linear, slicing
 from ..ops.create import full
 from ..ops.dynamic import dynamic_slice
 from ..runtime.array import from_numpy
-from ..lax.arguments import one_axis
-from ..lax.conversion import as_value, place
 from .index_plan import Part, Plan, plan
-from ..lax.promotion import broadcast_shape, refuse_out, to_same_dtype
 
 Shape = tuple[int, ...]
 INT32 = dtypes.int32
@@ -48,7 +48,8 @@ def read(x: Value, p: Plan, mode: str, fill_value: Any) -> Value:
     positions, known = rows_of(p, mode)
     if mode == "wrap" or (known and mode == "clip"):
         mode = "promise_in_bounds"
-    return linear.reshape(indexed.gather(x, positions, numbers_of(p), window_sizes(p, x.shape), mode, fill_value), p.result)
+    return linear.reshape(indexed.gather(x, positions, numbers_of(p), window_sizes(p, x.shape), mode, fill_value),
+                          p.result)
 
 
 def _check_not_empty(p: Plan, mode: str) -> None:
@@ -147,7 +148,8 @@ def widened(positions: Value, extent: int) -> Value:
 
 def rows_of(p: Plan, mode: str) -> tuple[Value, bool]:
     """The index rows, of shape (*rows, number of arrays); and whether all of them are known to lie within."""
-    known = all(isinstance(part.positions, np.ndarray) and _inside(part.positions, p.shape[part.axis]) for part in p.arrays)
+    known = all(isinstance(part.positions, np.ndarray) and _inside(part.positions, p.shape[part.axis])
+                for part in p.arrays)
     columns = []
     for part in p.arrays:
         extent = p.shape[part.axis]
@@ -197,7 +199,8 @@ def take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: 
          unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None) -> Value:
     """The elements at positions `indices` along an axis (of the flattened array for None).
 
-    mode: "fill" (the default: positions outside read `fill_value`, by default NaN, or the extreme integer), "clip", "wrap".
+    mode: "fill" (the default: positions outside read `fill_value`, by default NaN, or the extreme integer), "clip",
+    "wrap".
 
     >>> import fungrad.numpy as fnp
     >>> fnp.take(fnp.arange(4) * 10, fnp.array([3, 0])).tolist()
@@ -230,7 +233,8 @@ def _along(name: str, arr: Any, indices: Any, axis: int | None) -> tuple[Value, 
     """The array and its wrapped positions, broadcast against each other on all axes but one."""
     value, positions = as_value(name, arr), as_value(name, indices)
     if not dtypes.is_integer(positions.dtype):
-        raise TypeError(f"{name}: positions must be integers, got {positions.dtype.name}. Write indices.astype('int32').")
+        raise TypeError(f"{name}: positions must be integers, got {positions.dtype.name}. Write "
+                        f"indices.astype('int32').")
     if axis is None:
         value, positions, axis = linear.reshape(value, (value.size,)), linear.reshape(positions, (positions.size,)), 0
     number = one_axis(name, axis, value.shape)
@@ -242,7 +246,8 @@ def _along(name: str, arr: Any, indices: Any, axis: int | None) -> tuple[Value, 
     extents = tuple(value.shape[number] if axis == number else extent for axis, extent in enumerate(rest))
     places = tuple(positions.shape[number] if axis == number else extent for axis, extent in enumerate(rest))
     return (place(value, extents, value.dtype),
-            place(wrapped(positions, value.shape[number]), places, widened(positions, value.shape[number]).dtype), number)
+            place(wrapped(positions, value.shape[number]), places, widened(positions, value.shape[number]).dtype),
+            number)
 
 
 def along_numbers(rank: int, axis: int) -> indexed.IndexNumbers:
@@ -265,7 +270,9 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str | N
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = False, *,
                    mode: str | None = None) -> Value:
-    """A copy of `arr` with arr[i, indices[i, j, k], k] = values[i, j, k] (for axis=1); positions outside are dropped."""
+    """A copy of `arr` with arr[i, indices[i, j, k], k] = values[i, j, k] (for axis=1); positions outside are
+    dropped.
+    """
     if inplace:
         raise ValueError("put_along_axis: arrays cannot be changed in place; write inplace=False and use the result.")
     shape = as_value("put_along_axis", arr).shape

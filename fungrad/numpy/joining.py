@@ -9,15 +9,15 @@ import numpy as np
 from .. import dtypes
 from ..errors import ShapeError
 from ..ir.value import Value
+from ..lax.arguments import one_axis, static_int
+from ..lax.conversion import as_value, concrete, is_python_scalar, operand, place
+from ..lax.promotion import requested, to_same_dtype
 from ..ops import elementwise as ops, linear, slicing
 from ..ops.create import full, iota
 from ..runtime.array import from_numpy
 from ..trace import Tracer
-from ..lax.arguments import one_axis, static_int
-from ..lax.conversion import as_value, concrete, is_python_scalar, operand, place
 from .cumulative import cumsum
 from .manipulation import atleast_1d, atleast_2d, atleast_3d
-from ..lax.promotion import requested, to_same_dtype
 
 
 def _rows(name: str, arrays: Any) -> list[Any]:
@@ -214,7 +214,8 @@ def tile(A: Any, reps: Any) -> Value:
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Value:
-    """Each element repeated along an axis (of the flattened array for None), by one number or a number for each element.
+    """Each element repeated along an axis (of the flattened array for None), by one number or a number for each
+    element.
 
     Traced numbers need `total_repeat_length`, the length of the result (cut off, or filled with the last element).
     """
@@ -240,7 +241,8 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
         return value[(*where, from_numpy(positions))]
     if total_repeat_length is None:
         concrete(repeats, "the numbers of repeat (or give total_repeat_length=)")
-    return value[(*where, _traced_repeats(repeats, extent, static_int("repeat", "total_repeat_length", total_repeat_length)))]
+    return value[(*where, _traced_repeats(repeats, extent,
+                                          static_int("repeat", "total_repeat_length", total_repeat_length)))]
 
 
 def _traced_repeats(repeats: Value, extent: int, length: int) -> Value:
@@ -341,7 +343,8 @@ def _positions(extent: int, before: int, after: int, mode: str) -> np.ndarray:
 def _pad_axis(x: Value, axis: int, pair: tuple[int, int], mode: str) -> Value:
     extent = x.shape[axis]
     if extent == 0:
-        raise ValueError(f"pad: axis {axis} of an array of shape {x.shape} has no elements to extend; use mode='constant'.")
+        raise ValueError(f"pad: axis {axis} of an array of shape {x.shape} has no elements to extend; use "
+                         f"mode='constant'.")
     if mode in ("maximum", "minimum", "mean"):
         found = getattr(x, {"maximum": "max", "minimum": "min", "mean": "mean"}[mode])(axis, keepdims=True)
         if mode == "mean" and not dtypes.is_float(x.dtype):
@@ -437,7 +440,9 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Value:
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Value:
-    """The array without the elements at the (static) positions `obj` along an axis (of the flattened array for None)."""
+    """The array without the elements at the (static) positions `obj` along an axis (of the flattened array for
+    None).
+    """
     value = as_value("delete", arr)
     if axis is None:
         value, axis = linear.reshape(value, (value.size,)), 0
@@ -451,7 +456,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     return concatenate([value[(slice(None),) * number + (part,)] for part in parts], number)
 
 
-def trim_zeros(filt: Any, trim: str = "fb") -> Value:
+def trim_zeros(filt: Any, trim: Any = "fb") -> Value:
     """A concrete vector without its leading and trailing zeros."""
     return as_value("trim_zeros", from_numpy(np.trim_zeros(concrete(filt, "trim_zeros"), trim)))
 

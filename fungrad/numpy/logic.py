@@ -8,13 +8,13 @@ from typing import Any
 from .. import dtypes
 from ..errors import DTypeError
 from ..ir.value import Value
+from ..lax.conversion import as_value, operand
+from ..lax.promotion import common_dtype, to_common, to_common_inexact, to_common_pair, to_comparable
 from ..ops import elementwise as ops
 from ..ops.create import full, full_like
 from ..ops.linear import convert
 from ..ops.reduce import reduce_and
-from ..lax.conversion import as_value, operand
 from .elementwise import named
-from ..lax.promotion import common_dtype, to_common, to_common_inexact, to_common_pair, to_comparable
 
 BOOL = dtypes.bool_
 

@@ -10,12 +10,12 @@ import numpy as np
 from .. import dtypes
 from ..errors import ShapeError
 from ..ir.value import Value
-from ..ops import elementwise as ops, linear, slicing
-from ..ops.create import iota
-from ..trace import Tracer
 from ..lax.arguments import axes_of, one_axis, static_int, static_shape
 from ..lax.conversion import as_value, place
 from ..lax.promotion import broadcast_shape
+from ..ops import elementwise as ops, linear, slicing
+from ..ops.create import iota
+from ..trace import Tracer
 
 Shape = tuple[int, ...]
 
@@ -37,8 +37,8 @@ def resolved_shape(name: str, old: Shape, shape: Any) -> Shape:
             raise ShapeError(f"{name}: {wanted} has more than one -1.")
         known = math.prod(extent for extent in wanted if extent != -1)
         if known == 0 or size % known:
-            raise ShapeError(f"{name}: an array of shape {old} ({size} elements) cannot take the shape {wanted}: {size} is "
-                             f"not a multiple of {known}.")
+            raise ShapeError(f"{name}: an array of shape {old} ({size} elements) cannot take the shape {wanted}: "
+                             f"{size} is not a multiple of {known}.")
         wanted = tuple(size // known if extent == -1 else extent for extent in wanted)
     if any(extent < 0 for extent in wanted):
         raise ShapeError(f"{name}: the shape {wanted} has a negative extent.")
@@ -295,7 +295,8 @@ def resize(a: Any, new_shape: Any) -> Value:
             raise ShapeError(f"resize: an array of shape {value.shape} has no elements to fill {shape}.")
         return linear.reshape(flat, shape)
     count = -(-size // value.size)
-    repeated = flat if count <= 1 else linear.reshape(linear.broadcast(flat, (count, value.size), (1,)), (count * value.size,))
+    repeated = flat if count <= 1 else linear.reshape(linear.broadcast(flat, (count, value.size), (1,)),
+                                                      (count * value.size,))
     return linear.reshape(slicing.slice_(repeated, (0,), (size,)), shape)
 
 

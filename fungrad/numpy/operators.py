@@ -9,11 +9,23 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.value import Value
-from ..trace import Tracer
-from . import contractions, creation, cumulative, elementwise, indexing, joining, logic, manipulation, reductions, selection
-from . import sorting, updates
 from ..lax.conversion import is_operand, is_weak
 from ..lax.promotion import refuse_out
+from ..trace import Tracer
+from . import (
+    contractions,
+    creation,
+    cumulative,
+    elementwise,
+    indexing,
+    joining,
+    logic,
+    manipulation,
+    reductions,
+    selection,
+    sorting,
+    updates,
+)
 
 _SCALARS = (int, float)     # bool is an int
 

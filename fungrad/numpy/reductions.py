@@ -1,7 +1,7 @@
 """Reductions over axes: sum, prod, max, min, all, any, argmax, argmin, mean, var, std and their NaN-skipping kin.
 
-`axis` is None (all axes), an integer or a tuple; `where` masks elements out; `keepdims` leaves reduced axes with extent 1.
-Sums and products of bool and of integers below 32 bits are int32 (uint32), those of 16-bit floats are accumulated in
+`axis` is None (all axes), an integer or a tuple; `where` masks elements out; `keepdims` leaves reduced axes with extent
+1. Sums and products of bool and of integers below 32 bits are int32 (uint32), those of 16-bit floats are accumulated in
 float32 and rounded once.
 """
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..ir.value import Value
+from ..lax.arguments import Axes, Axis, axes_of, one_axis
+from ..lax.conversion import as_value, operand, place
+from ..lax.promotion import broadcast_shape, inexact, refuse_out, requested, to_same_dtype
 from ..ops import elementwise as ops, reduce as reductions
 from ..ops.create import full, full_like
 from ..ops.linear import convert, reduce_sum, reshape
-from ..lax.arguments import Axes, Axis, axes_of, one_axis
-from ..lax.conversion import as_value, operand, place
 from .elementwise import add, maximum, minimum, multiply
 from .logic import isnan, truth
-from ..lax.promotion import broadcast_shape, inexact, refuse_out, requested, to_same_dtype
 
 BOOL = dtypes.bool_
 
@@ -47,7 +47,9 @@ def masked(name: str, value: Value, where: Any, other: Any) -> Value:
 
 
 def summed_dtype(name: str, dtype: np.dtype, given: Any, promote_integers: bool = True) -> np.dtype:
-    """The element type of a sum: `given`, or int32 for bool and small signed integers, uint32 for small unsigned ones."""
+    """The element type of a sum: `given`, or int32 for bool and small signed integers, uint32 for small unsigned
+    ones.
+    """
     wanted = requested(name, given)
     if wanted is not None:
         return wanted
@@ -138,7 +140,8 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: fl
         centre = _divided(keep(reduce_sum(kept, axes), kept.shape, axes, True), count)
     else:
         centre = convert(as_value("var", mean), kept.dtype)
-    distance = masked("var", ops.sub(place(wide, kept.shape, kept.dtype), place(centre, kept.shape, kept.dtype)), where, 0)
+    distance = masked("var", ops.sub(place(wide, kept.shape, kept.dtype), place(centre, kept.shape, kept.dtype)), where,
+                      0)
     total = keep(reduce_sum(ops.mul(distance, distance), axes), kept.shape, axes, True)
     divisor = max_of_zero(count, less, total)
     result = ops.div(total, divisor)
@@ -159,11 +162,14 @@ def _without(shape: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
 def std(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: float = 0, keepdims: bool = False, *,
         where: Any = None, mean: Any = None, correction: float | None = None) -> Value:
     """The standard deviation over axes: the square root of `var`."""
-    return ops.sqrt(inexact("std", var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)))
+    return ops.sqrt(inexact("std", var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
+                                       correction=correction)))
 
 
 def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
-    """The mean over axes with weights (of a's shape, or a vector along one axis); with the weights' sum if `returned`."""
+    """The mean over axes with weights (of a's shape, or a vector along one axis); with the weights' sum if
+    `returned`.
+    """
     value = as_value("average", a)
     if weights is None:
         result = mean(value, axis, keepdims=keepdims)
@@ -172,8 +178,8 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
     value, heavy = to_same_dtype("average", inexact("average", value), inexact("average", weights))
     if heavy.shape != value.shape:
         if not isinstance(axis, int) or heavy.ndim != 1 or heavy.shape[0] != value.shape[axis]:
-            raise ShapeError(f"average: weights of shape {heavy.shape} fit neither the array's shape {value.shape} nor one "
-                             f"axis of it (axis={axis}).")
+            raise ShapeError(f"average: weights of shape {heavy.shape} fit neither the array's shape {value.shape} nor "
+                             f"one axis of it (axis={axis}).")
         extents = [1] * value.ndim
         extents[axis] = heavy.shape[0]
         heavy = place(reshape(heavy, tuple(extents)), value.shape, value.dtype)
@@ -185,7 +191,8 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
 # ---- extrema --------------------------------------------------------------------------------------------------------
 
 def _extremum(name: str, reduction: Callable[[Any, Axes], Any], identity: Callable[[np.dtype], Any],
-              combine: Callable[[Any, Any], Any], a: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Value:
+              combine: Callable[[Any, Any], Any], a: Any, axis: Axis, keepdims: bool, initial: Any,
+              where: Any) -> Value:
     value = as_value(name, a)
     if where is not None and where is not True and initial is None:
         raise ValueError(f"{name}: where= needs initial=, the result where no element is chosen.")

@@ -12,9 +12,9 @@ import numpy as np
 
 from .. import dtypes
 from ..ir.value import Value
-from ..ops.linear import convert
 from ..lax.conversion import as_value, dtype_of, is_python_scalar, operand
 from ..lax.promotion import common_dtype
+from ..ops.linear import convert
 
 
 class ScalarType:
@@ -22,7 +22,7 @@ class ScalarType:
 
     __slots__ = ("_name",)
 
-    def __init__(self, name: str):
+    def __init__(self, name: str) -> None:
         self._name = name
 
     @property
@@ -112,7 +112,8 @@ def promote_types(a: Any, b: Any) -> np.dtype:
 
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     """Whether elements of `from_` (a type or an array) convert to `to` under NumPy's casting rule."""
-    source = dtypes.canonical(from_) if isinstance(from_, (str, type, np.dtype, ScalarType)) else dtype_of("can_cast", from_)
+    source = dtypes.canonical(from_) if isinstance(from_, (str, type, np.dtype, ScalarType)) else dtype_of("can_cast",
+                                                                                                           from_)
     return bool(np.can_cast(source, dtypes.canonical(to), casting=casting))  # type: ignore[arg-type]
 
 
@@ -148,15 +149,19 @@ _ISDTYPE = {"bool": lambda d: d == dtypes.bool_, "signed integer": dtypes.is_sig
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether an element type is of a kind of the array API standard ("integral", "real floating", ...), or equals it."""
+    """Whether an element type is of a kind of the array API standard ("integral", "real floating", ...), or equals
+    it.
+    """
     found = dtypes.canonical(dtype)
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    return any(_ISDTYPE[k](found) if isinstance(k, str) and k in _ISDTYPE else dtypes.canonical(k) == found for k in kinds)
+    return any(_ISDTYPE[k](found) if isinstance(k, str) and k in _ISDTYPE else dtypes.canonical(k) == found
+               for k in kinds)
 
 
 def isscalar(element: Any) -> bool:
     """Whether `element` is a number or an array without axes."""
-    return is_python_scalar(element) or isinstance(element, np.generic) or (isinstance(element, Value) and not element.shape)
+    return is_python_scalar(element) or isinstance(element, np.generic) or (isinstance(element, Value)
+                                                                            and not element.shape)
 
 
 def iscomplexobj(x: Any) -> bool:

@@ -13,17 +13,17 @@ import numpy as np
 from .. import dtypes
 from ..errors import ConcretizationError
 from ..ir.value import Value
+from ..lax.arguments import one_axis, static_int
+from ..lax.conversion import as_value, concrete, operand, place
+from ..lax.promotion import broadcast_shape, common_dtype, shape_of, to_common
 from ..ops import cumulative, elementwise as ops, linear, sort as sorting
 from ..ops.create import full, iota
 from ..ops.linear import reduce_sum
 from ..ops.slicing import concatenate
 from ..runtime.array import from_numpy
 from ..trace import Tracer
-from ..lax.arguments import one_axis, static_int
-from ..lax.conversion import as_value, concrete, operand, place
 from .indexing import take
 from .logic import truth
-from ..lax.promotion import broadcast_shape, common_dtype, shape_of, to_common
 
 INT32 = dtypes.int32
 
@@ -51,7 +51,8 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Value:
     """The choice of the first condition that holds at each element, else `default`."""
     if len(condlist) != len(choicelist) or not len(condlist):
-        raise ValueError(f"select: {len(condlist)} conditions and {len(choicelist)} choices; give equally many, at least one.")
+        raise ValueError(f"select: {len(condlist)} conditions and {len(choicelist)} choices; give equally many, at "
+                         f"least one.")
     *choices, result = to_common("select", *choicelist, default)
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         result = where(condition, choice, result)
@@ -64,12 +65,15 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     Every function sees all of x, and the results are chosen from.
     """
     value = as_value("piecewise", x)
-    conditions = list(condlist) if isinstance(condlist, (list, tuple)) or getattr(condlist, "ndim", 0) > value.ndim else [condlist]
+    conditions = list(condlist) if isinstance(condlist, (list, tuple)) or getattr(condlist, "ndim",
+                                                                                  0) > value.ndim else [condlist]
     functions = list(funclist)
     if len(functions) not in (len(conditions), len(conditions) + 1):
-        raise ValueError(f"piecewise: {len(conditions)} conditions take as many functions or one more, got {len(functions)}.")
+        raise ValueError(f"piecewise: {len(conditions)} conditions take as many functions or one more, got "
+                         f"{len(functions)}.")
     otherwise = functions.pop() if len(functions) > len(conditions) else 0
-    result = linear.convert(place(as_value("piecewise", _applied(otherwise, value, args, kw)), value.shape, value.dtype),
+    result = linear.convert(place(as_value("piecewise", _applied(otherwise, value, args, kw)), value.shape,
+                                  value.dtype),
                             value.dtype)
     for condition, function in zip(conditions, functions, strict=True):
         result = linear.convert(where(condition, _applied(function, value, args, kw), result), value.dtype)
@@ -130,7 +134,8 @@ def _fills(name: str, fill_value: Any, rank: int) -> list[Any]:
         return [0] * rank
     if isinstance(fill_value, (tuple, list)):
         if len(fill_value) != rank:
-            raise ValueError(f"{name}: fill_value needs one number, or one for each of {rank} axes; got {fill_value!r}.")
+            raise ValueError(f"{name}: fill_value needs one number, or one for each of {rank} axes; got "
+                             f"{fill_value!r}.")
         return list(fill_value)
     return [fill_value] * rank
 
@@ -138,7 +143,8 @@ def _fills(name: str, fill_value: Any, rank: int) -> list[Any]:
 def known_elements(x: Value, name: str) -> np.ndarray:
     """The elements of a concrete array; for a traced one an error that names size=."""
     if isinstance(x, Tracer) and x.concrete() is None:
-        raise ConcretizationError(f"{name}: the shape of the result depends on the elements of a traced {x.type}. Give size=, "
+        raise ConcretizationError(f"{name}: the shape of the result depends on the elements of a traced "
+                                  f"{x.type}. Give size=, "
                                   f"the number of elements of the result, or write where(mask, x, other).")
     return concrete(x, name)
 
@@ -181,8 +187,8 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
         value, axis = linear.reshape(value, (value.size,)), 0
     number = one_axis("compress", axis, value.shape)
     if mask.ndim != 1 or mask.shape[0] > value.shape[number]:
-        raise ValueError(f"compress: the condition, of shape {mask.shape}, must be a vector that is not longer than axis "
-                         f"{number} of the array of shape {value.shape}.")
+        raise ValueError(f"compress: the condition, of shape {mask.shape}, must be a vector that is not longer "
+                         f"than axis {number} of the array of shape {value.shape}.")
     if size is None:
         return take(value, from_numpy(np.flatnonzero(known_elements(mask, "compress")).astype(np.int32)), number)
     positions = flatnonzero(mask, size=size, fill_value=value.shape[number])
@@ -215,7 +221,8 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
 def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "clip", order: str = "C") -> Value:
     """The row-major positions of index tuples in an array of shape `dims` (mode "clip" or "wrap")."""
     if mode not in ("clip", "wrap") or order not in ("C", "F"):
-        raise ValueError(f"ravel_multi_index: mode must be 'clip' or 'wrap' and order 'C' or 'F', got {mode!r}, {order!r}.")
+        raise ValueError(f"ravel_multi_index: mode must be 'clip' or 'wrap' and order 'C' or 'F', got {mode!r}, "
+                         f"{order!r}.")
     parts = to_common("ravel_multi_index", *multi_index)
     pairs = list(zip(parts, dims, strict=True))
     result: Value | None = None

@@ -1,6 +1,8 @@
-"""Sorting and searching: sort, argsort, lexsort, top_k, searchsorted, digitize; sets (unique, isin, ...); bincount, histogram.
+"""Sorting and searching: sort, argsort, lexsort, top_k, searchsorted, digitize; sets (unique, isin, ...); bincount,
+histogram.
 
-NaN sorts last. `unique` and its kin have results whose shape depends on the elements: they need concrete arrays, or `size=`.
+NaN sorts last. `unique` and its kin have results whose shape depends on the elements: they need concrete arrays, or
+`size=`.
 """
 from __future__ import annotations
 
@@ -11,16 +13,16 @@ import numpy as np
 from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..ir.value import Value
+from ..lax.arguments import one_axis, static_int
+from ..lax.conversion import as_value, is_python_scalar, operand, place
+from ..lax.promotion import common_dtype, inexact, to_same_dtype
 from ..ops import elementwise as ops, linear, slicing, sort as sorting
 from ..ops.create import full, iota
 from ..ops.cumulative import cumsum
 from ..runtime.array import from_numpy
-from ..lax.arguments import one_axis, static_int
-from ..lax.conversion import as_value, is_python_scalar, operand, place
 from .creation import linspace
-from .indexing import take, take_along_axis
+from .indexing import take
 from .manipulation import moveaxis
-from ..lax.promotion import common_dtype, inexact, to_same_dtype
 from .reductions import max as largest, min as smallest, sum
 from .selection import known_elements, nonzero
 
@@ -102,7 +104,9 @@ def top_k(a: Any, k: int, axis: int = -1) -> tuple[Value, Value]:
 # ---- searching ------------------------------------------------------------------------------------------------------
 
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Value:
-    """Where each element of v would be inserted into the ascending vector a: before (left) or after (right) equal ones."""
+    """Where each element of v would be inserted into the ascending vector a: before (left) or after (right) equal
+    ones.
+    """
     array, queries = to_same_dtype("searchsorted", a, v)
     if array.ndim != 1:
         raise ShapeError(f"searchsorted: the sorted array must be a vector, got shape {array.shape}.")
@@ -131,7 +135,8 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
 def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Value:
     """How often each of 0, 1, ... occurs in a vector of integers (or the sums of their weights).
 
-    Inside jit `length`, the length of the result, must be given; larger elements are then dropped, negative ones count as 0.
+    Inside jit `length`, the length of the result, must be given; larger elements are then dropped, negative ones count
+    as 0.
     """
     value = as_value("bincount", x)
     if not dtypes.is_integer(value.dtype) and value.dtype != dtypes.bool_:
@@ -154,7 +159,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Value:
     """The edges of equally wide bins between the extremes of `a` (or `range`); an array of bins is taken as it is."""
     if isinstance(bins, str):
-        raise NotImplementedError(f"histogram_bin_edges: the rule {bins!r} is not there; give a number of bins or edges.")
+        raise NotImplementedError(f"histogram_bin_edges: the rule {bins!r} is not there; give a number of bins or "
+                                  f"edges.")
     if not is_python_scalar(bins) and as_value("histogram", bins).ndim:
         return as_value("histogram", bins)
     value = as_value("histogram", a)
@@ -179,7 +185,8 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None,
     points, limits = linear.reshape(linear.convert(value, work), (value.size,)), linear.convert(edges, work)
     number = ops.sub(searchsorted(limits, points, "right"), 1)
     last = limits.size - 2
-    number = ops.select(ops.eq(points, place(limits[-1], points.shape, work)), full(number.shape, last, number.dtype), number)
+    number = ops.select(ops.eq(points, place(limits[-1], points.shape, work)), full(number.shape, last, number.dtype),
+                        number)
     outside = ops.bitwise_or(ops.lt(number, 0), ops.gt(number, last))
     number = ops.select(outside, full(number.shape, last + 1, number.dtype), number)
     heavy = full(points.shape, 1, dtypes.default_float()) if weights is None else linear.reshape(
@@ -212,8 +219,10 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     result = ops.add(y0, ops.mul(slope, ops.sub(y1, y0)))
     low = values[0] if left is None else place(operand("interp", left), (), values.dtype)
     high = values[-1] if right is None else place(operand("interp", right), (), values.dtype)
-    result = ops.select(ops.lt(points, place(knots[0], points.shape, knots.dtype)), place(low, points.shape, values.dtype), result)
-    return ops.select(ops.gt(points, place(knots[-1], points.shape, knots.dtype)), place(high, points.shape, values.dtype), result)
+    result = ops.select(ops.lt(points, place(knots[0], points.shape, knots.dtype)),
+                        place(low, points.shape, values.dtype), result)
+    return ops.select(ops.gt(points, place(knots[-1], points.shape, knots.dtype)),
+                      place(high, points.shape, values.dtype), result)
 
 
 # ---- sets -----------------------------------------------------------------------------------------------------------
@@ -243,12 +252,13 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
            sorted: bool = True) -> Any:
     """The sorted distinct elements (slices, for an axis), with first positions, the inverse and counts if asked for.
 
-    Inside jit `size` must give the number of results: surplus ones are cut, missing ones are `fill_value` (by default the
-    first result), with count 0.
+    Inside jit `size` must give the number of results: surplus ones are cut, missing ones are `fill_value` (by default
+    the first result), with count 0.
     """
     value = as_value("unique", ar)
     if size is None:
-        found = np.unique(known_elements(value, "unique"), return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
+        found = np.unique(known_elements(value, "unique"), return_index, return_inverse, return_counts, axis,
+                          equal_nan=equal_nan)
         parts = found if isinstance(found, tuple) else (found,)
         results = [from_numpy(parts[0]), *(from_numpy(part.astype(np.int32)) for part in parts[1:])]
         return results[0] if len(results) == 1 else tuple(results)
@@ -267,7 +277,8 @@ def _sized_unique(x: Value, return_index: bool, return_inverse: bool, return_cou
     ordered, positions = sorting.sort((flat, iota(flat.shape, 0, INT32)), 0)
     same = ops.eq(ordered[1:], ordered[:-1])
     if equal_nan and dtypes.is_float(x.dtype):
-        same = ops.bitwise_or(same, ops.bitwise_and(ops.ne(ordered[1:], ordered[1:]), ops.ne(ordered[:-1], ordered[:-1])))
+        same = ops.bitwise_or(same, ops.bitwise_and(ops.ne(ordered[1:], ordered[1:]),
+                                                    ops.ne(ordered[:-1], ordered[:-1])))
     first = slicing.concatenate([full((1,), True, dtypes.bool_), ops.bitwise_not(same)], 0)
     runs, = nonzero(first, size=size, fill_value=x.size)
     beyond = ops.ge(runs, x.size)
@@ -278,7 +289,8 @@ def _sized_unique(x: Value, return_index: bool, return_inverse: bool, return_cou
         results.append(ops.select(beyond, place(positions[0], (size,), INT32), take(positions, runs, mode="clip")))
     if return_inverse:
         run_number = ops.sub(cumsum(linear.convert(first, INT32), 0), 1)
-        inverse = full(flat.shape, 0, INT32).at[positions].set(run_number, unique_indices=True, mode="promise_in_bounds")
+        inverse = full(flat.shape, 0, INT32).at[positions].set(run_number, unique_indices=True,
+                                                               mode="promise_in_bounds")
         results.append(linear.reshape(inverse, x.shape))
     if return_counts:
         ends = slicing.concatenate([runs[1:], full((1,), x.size, INT32)], 0)

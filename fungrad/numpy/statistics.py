@@ -1,4 +1,6 @@
-"""Quantiles over axes by sorting (median, percentile, quantile), and statistics of several variables (cov, corrcoef)."""
+"""Quantiles over axes by sorting (median, percentile, quantile), and statistics of several variables (cov,
+corrcoef).
+"""
 from __future__ import annotations
 
 import math
@@ -6,13 +8,13 @@ from typing import Any
 
 from .. import dtypes
 from ..ir.value import Value
-from ..ops import elementwise as ops, linear, slicing
-from ..ops.create import full
 from ..lax.arguments import one_axis
 from ..lax.conversion import as_value, is_python_scalar, operand, place
+from ..lax.promotion import inexact, to_same_dtype
+from ..ops import elementwise as ops, linear, slicing
+from ..ops.create import full
 from .indexing import take_along_axis
 from .manipulation import moveaxis
-from ..lax.promotion import inexact, to_same_dtype
 from .reductions import any, sum
 from .sorting import sort
 
@@ -58,14 +60,16 @@ def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = F
     return _quantile("median", a, 0.5, axis, "midpoint", keepdims, None, False)
 
 
-def nanmedian(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Value:
+def nanmedian(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+              keepdims: bool = False) -> Value:
     """`median` of the elements that are no NaN."""
     return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, None, True)
 
 
 def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any, skip_nan: bool) -> Value:
     if method not in _METHODS or weights is not None:
-        raise NotImplementedError(f"{name}: method must be one of {', '.join(_METHODS)}, without weights; got {method!r}.")
+        raise NotImplementedError(f"{name}: method must be one of {', '.join(_METHODS)}, without weights; got "
+                                  f"{method!r}.")
     value = inexact(name, a)
     rows, kept = _reduced_last(name, value, axis)
     if rows.shape[-1] == 0:
@@ -141,7 +145,8 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
     if y is not None:
         other = inexact("cov", y)
         other = other if other.ndim == 2 else linear.reshape(other, (1, other.size))
-        variables = slicing.concatenate(to_same_dtype("cov", variables, other.T if not rowvar and other.shape[0] != 1 else other), 0)
+        variables = slicing.concatenate(to_same_dtype("cov", variables, other.T if not rowvar and other.shape[0] != 1
+                                                      else other), 0)
     count = variables.shape[1]
     divisor = count - ((0 if bias else 1) if ddof is None else ddof)
     centred = variables - variables.mean(1, keepdims=True)

@@ -1,4 +1,5 @@
-"""Updated copies of arrays: x.at[index].set(value), .add, .subtract, .multiply, .divide, .power, .min, .max, .apply, .get.
+"""Updated copies of arrays: x.at[index].set(value), .add, .subtract, .multiply, .divide, .power, .min, .max, .apply,
+.get.
 
 An update at slices and integers writes one window (no scatter); at a traced integer it writes a window at a computed
 place; at a boolean mask with values that do not depend on the mask's count it is a choice by element; at arrays of
@@ -17,16 +18,30 @@ from typing import Any
 from .. import dtypes
 from ..errors import DTypeError, RefusedError
 from ..ir.value import Value
+from ..lax.conversion import as_value, dtype_of, is_python_scalar, operand, place
+from ..lax.promotion import check_fits, shape_of
 from ..ops import elementwise as ops, index as indexed, linear, slicing
 from ..ops.create import full, full_like
 from ..ops.dynamic import dynamic_slice, dynamic_update_slice
 from ..trace import Tracer
-from ..lax.conversion import as_value, dtype_of, is_python_scalar, operand, place
 from .elementwise import power, true_divide
 from .index_plan import Plan, check_mask, check_updates, plan
-from .indexing import (INT32, all_scalars, flipped_axes, intervals, numbers_of, one_type, read, read_mode, rows_of, sliced,
-                       starts_of, static_part, window_of, without_integers)
-from ..lax.promotion import check_fits, shape_of
+from .indexing import (
+    INT32,
+    all_scalars,
+    flipped_axes,
+    intervals,
+    numbers_of,
+    one_type,
+    read,
+    read_mode,
+    rows_of,
+    sliced,
+    starts_of,
+    static_part,
+    window_of,
+    without_integers,
+)
 
 WRITE_MODES = {None: "drop", "drop": "drop", "fill": "drop", "clip": "clip", "promise_in_bounds": "promise_in_bounds"}
 
@@ -46,7 +61,7 @@ class At:
 
     __slots__ = ("_array",)
 
-    def __init__(self, array: Value):
+    def __init__(self, array: Value) -> None:
         self._array = array
 
     def __getitem__(self, index: Any) -> Place:
@@ -61,7 +76,7 @@ class Place:
 
     __slots__ = ("_array", "_index")
 
-    def __init__(self, array: Value, index: Any):
+    def __init__(self, array: Value, index: Any) -> None:
         self._array = array
         self._index = index
 
@@ -176,7 +191,8 @@ def _planned(x: Value, p: Plan, values: Any, combine: str, mode: str, unique: bo
     kept = [part.count for part in p.windows]
     updates = linear.reshape(values, (*kept[:p.first], *p.rows, *kept[p.first:]))
     how = _ON_BOOL.get(combine, combine) if x.dtype == dtypes.bool_ else combine
-    changed = indexed.scatter(windowed, positions, updates, numbers, how, "promise_in_bounds" if known else mode, unique)
+    changed = indexed.scatter(windowed, positions, updates, numbers, how, "promise_in_bounds" if known else mode,
+                              unique)
     return _write_region(x, p, linear.reshape(changed, part.shape))
 
 
@@ -265,9 +281,10 @@ def _masked_update(x: Value, index: Any, values: Any, combine: str) -> Value | N
         counted = len(shape) - behind - 1
         if shape[counted] != 1:
             if isinstance(mask, Tracer) and mask.concrete() is None:
-                raise RefusedError(f"x.at[mask] with a traced mask takes values that do not depend on the number of elements "
-                                   f"it selects, got shape {shape}. Write fungrad.numpy.where(mask, values, x) with values "
-                                   f"of x's shape {x.shape}.")
+                raise RefusedError(f"x.at[mask] with a traced mask takes values that do not depend on the number of "
+                                   f"elements "
+                                   f"it selects, got shape {shape}. Write fungrad.numpy.where(mask, values, x) with "
+                                   f"values of x's shape {x.shape}.")
             return None
         shape = (*shape[:counted], *[1] * mask.ndim, *shape[counted + 1:])
         values = linear.reshape(values, shape)

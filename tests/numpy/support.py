@@ -1,4 +1,6 @@
-"""What the front end's tests share: a base trace that runs each primitive's NumPy reference, and comparisons with NumPy."""
+"""What the front end's tests share: a base trace that runs each primitive's NumPy reference, and comparisons with
+NumPy.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -30,7 +32,8 @@ class EagerTrace(Trace):
 
 def _checked(primitive: Primitive, declared: Any, result: Any) -> Value:
     array = np.asarray(result)
-    assert array_type(array.shape, array.dtype) == declared, f"{primitive}: {array.dtype}{array.shape} is not {declared}"
+    assert array_type(array.shape,
+                      array.dtype) == declared, f"{primitive}: {array.dtype}{array.shape} is not {declared}"
     return from_numpy(array)
 
 
@@ -75,7 +78,8 @@ def near(got: Any, want: Any, tolerance: float = 1e-5, dtype: Any = None) -> Non
     if found.dtype.kind in "biu":
         np.testing.assert_array_equal(found.astype(np.float64), expected.astype(np.float64))
     else:
-        np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=tolerance,
+                                   atol=tolerance)
 
 
 def same(got: Any, want: Any) -> None:

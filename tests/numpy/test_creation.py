@@ -12,7 +12,8 @@ from tests.numpy.support import near, same, staged
 
 def test_array_takes_the_default_types():
     for data, dtype in ((1, "int32"), (1.5, "float32"), (True, "bool"), ([1, 2], "int32"), ([1, 2.5], "float32"),
-                        ([True, False], "bool"), ([[1], [2]], "int32"), ([2**40], "int64"), (2**40, "int64"), ([], "float32"),
+                        ([True, False], "bool"), ([[1], [2]], "int32"), ([2**40], "int64"), (2**40, "int64"),
+                        ([], "float32"),
                         ([[]], "float32"), (range(3), "int32"), ([True, 2], "int32")):
         same(fnp.array(data), np.array(data))
         assert fnp.array(data).dtype.name == dtype, data
@@ -73,7 +74,8 @@ def test_filled():
         fnp.full((2, 2), np.ones(3))
 
 
-@pytest.mark.parametrize("args", [(5,), (2, 7), (2, 10, 3), (10, 2, -3), (5, 2), (0,), (-3,), (0.0, 1.0, 0.25), (3.5,), (1, 2, 0.3)])
+@pytest.mark.parametrize("args", [(5,), (2, 7), (2, 10, 3), (10, 2, -3), (5, 2), (0,), (-3,), (0.0, 1.0, 0.25), (3.5,),
+                                  (1, 2, 0.3)])
 def test_arange(args):
     want = np.arange(*args)
     near(fnp.arange(*args), want, dtype="int32" if want.dtype.kind == "i" else "float32")
@@ -109,7 +111,8 @@ def test_linspace_ends_are_exact():
 def test_logarithmic_ranges():
     near(fnp.logspace(0, 2, 5), np.logspace(0, 2, 5))
     near(fnp.geomspace(1, 256, 9), np.geomspace(1, 256, 9))
-    near(fnp.geomspace(np.float32(-1) * np.ones(1, "f"), np.full(1, -1000, "f"), 4), np.geomspace(-1, -1000, 4)[:, None], 1e-4)
+    near(fnp.geomspace(np.float32(-1) * np.ones(1, "f"), np.full(1, -1000, "f"), 4),
+         np.geomspace(-1, -1000, 4)[:, None], 1e-4)
     near(fnp.logspace(np.array([0.0, 1.0], "f"), 3.0, 4), np.logspace(np.array([0.0, 1.0]), 3.0, 4), 1e-4)
 
 

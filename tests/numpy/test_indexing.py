@@ -28,18 +28,23 @@ INDICES = [
     0, -1, (1, 2), (1, 2, 3, -1), slice(None), slice(1, None), slice(None, None, -1), slice(-1, None, -2), slice(5, 1),
     (slice(None), slice(2, 0, -1)), (..., 0), (0, ...), (..., None), (None, 1, ..., None), (slice(0, 2), None, 1),
     (slice(None), I), (slice(None), slice(None), J), (0, I), (I[:2] % 2, slice(None), J),
-    (slice(None), I, slice(1, 3)), (slice(None), I, slice(3, 0, -2)), (slice(None), I, I), (slice(None), I, slice(None), I),
-    (slice(None), 1, I), (0, slice(None), I), (slice(None), I, None, I), (None, slice(None), I), (slice(None), None, I, 0),
+    (slice(None), I, slice(1, 3)), (slice(None), I, slice(3, 0, -2)), (slice(None), I, I),
+    (slice(None), I, slice(None), I),
+    (slice(None), 1, I), (0, slice(None), I), (slice(None), I, None, I), (None, slice(None), I),
+    (slice(None), None, I, 0),
     (slice(None), MASK), (0, MASK), (slice(None), MASK, slice(1, 3)), (np.array([True, False]),),
-    (slice(None), MASK, 1), (True,), (False,), (None, True), (0, True), (slice(None), I, True), np.True_, [1, 0], [[1, 0], [0, 0]],
+    (slice(None), MASK, 1), (True,), (False,), (None, True), (0, True), (slice(None), I, True), np.True_, [1, 0],
+    [[1, 0], [0, 0]],
     (slice(None), [], 1), (slice(None), []), np.array([], int), (I[:0],), np.int64(1), (slice(None), np.array(2)),
-    (Ellipsis, I, slice(None)), (slice(None), I[:, None], I[None, :]), (slice(None, None, -1), -I), np.zeros((2, 3, 4, 5), bool)]
+    (Ellipsis, I, slice(None)), (slice(None), I[:, None], I[None, :]), (slice(None, None, -1), -I),
+    np.zeros((2, 3, 4, 5), bool)]
 
 
 @pytest.mark.parametrize("index", INDICES, ids=str)
 def test_reading(index):
     same(fnp.array(X)[index], X[index])
-    arrays = [i for i in (index if isinstance(index, tuple) else (index,)) if isinstance(i, np.ndarray) and i.dtype != bool]
+    arrays = [i for i in (index if isinstance(index, tuple) else (index,)) if isinstance(i, np.ndarray)
+              and i.dtype != bool]
     if arrays:      # the same positions as traced arrays
         rebuilt = lambda traced: tuple(traced.pop(0) if isinstance(i, np.ndarray) and i.dtype != bool else i
                                        for i in (index if isinstance(index, tuple) else (index,)))
@@ -49,7 +54,8 @@ def test_reading(index):
 @pytest.mark.parametrize("index", INDICES, ids=str)
 @pytest.mark.parametrize("method", ["set", "add"])
 def test_writing(index, method):
-    value = np.float32(7) if method == "set" else np.arange(1, 1 + X[index].size, dtype="float32").reshape(X[index].shape)
+    value = np.float32(7) if method == "set" else np.arange(1, 1 + X[index].size,
+                                                            dtype="float32").reshape(X[index].shape)
     same(getattr(fnp.array(X).at[index], method)(value), written(X, index, value, method))
 
 
@@ -64,7 +70,8 @@ def written(x, index, value, method):
 
 
 @pytest.mark.parametrize("method", ["multiply", "min", "max", "subtract"])
-@pytest.mark.parametrize("index", [0, (slice(None, None, -2), 1), (slice(None), I), (slice(None), I, 2), (slice(None), MASK)], ids=str)
+@pytest.mark.parametrize("index", [0, (slice(None, None, -2), 1), (slice(None), I), (slice(None), I, 2),
+                                   (slice(None), MASK)], ids=str)
 def test_other_updates(method, index):
     value = np.random.default_rng(0).standard_normal(X[index].shape).astype("f") * 50
     near(getattr(fnp.array(X).at[index], method)(value), written(X, index, value, method), 1e-5)
@@ -167,8 +174,10 @@ def test_masks():
     same(fnp.array(x).at[MASK].set(value[:, None]), written(x, MASK, value[:, None], "set"))
     same(staged(lambda x, m: x.at[m].add(1.0), x, MASK), written(x, MASK, 1.0, "add"))
     same(staged(lambda x, m: x.at[m].set(x[0, 0]), x, MASK), written(x, MASK, x[0, 0], "set"))
-    same(staged(lambda x, m: x.at[:, m].multiply(2.0), x[..., 0], MASK[0]), written(x[..., 0], (slice(None), MASK[0]), 2.0, "multiply"))
-    same(staged(lambda x, m: x.at[..., m].set(0.0) if x.ndim == 1 else x, x[0, :, 0], MASK[0]), written(x[0, :, 0], MASK[0], 0.0, "set"))
+    same(staged(lambda x, m: x.at[:, m].multiply(2.0), x[..., 0], MASK[0]),
+         written(x[..., 0], (slice(None), MASK[0]), 2.0, "multiply"))
+    same(staged(lambda x, m: x.at[..., m].set(0.0) if x.ndim == 1 else x, x[0, :, 0], MASK[0]),
+         written(x[0, :, 0], MASK[0], 0.0, "set"))
     with pytest.raises(NotImplementedError, match="where"):
         staged(lambda x, m, v: x.at[m].set(v), x[..., 0], MASK, value)
 
@@ -268,7 +277,8 @@ def test_along_axis(axis):
     narrow = order[tuple(slice(None) if a == axis % 3 else slice(0, 1) for a in range(3))]
     same(fnp.take_along_axis(x, narrow, axis), np.take_along_axis(x, np.broadcast_to(narrow, x.shape), axis))
     same(fnp.take_along_axis(x, order.ravel(), None), np.take_along_axis(x, order.ravel(), None))
-    near(fnp.take_along_axis(x, np.full((1, 1, 1), 9), axis), np.full([1 if a == axis % 3 else n for a, n in enumerate(x.shape)], np.nan))
+    near(fnp.take_along_axis(x, np.full((1, 1, 1), 9), axis),
+         np.full([1 if a == axis % 3 else n for a, n in enumerate(x.shape)], np.nan))
 
 
 def test_python_protocols():

@@ -84,7 +84,8 @@ def test_flips_and_turns():
         same(fnp.rot90(X, k, (2, 0)), np.rot90(X, k, (2, 0)))
 
 
-@pytest.mark.parametrize("shift, axis", [(1, None), (-30, None), (2, 0), (-1, 2), ((1, 2), (0, 2)), (3, (1, 2)), (0, 1)])
+@pytest.mark.parametrize("shift, axis", [(1, None), (-30, None), (2, 0), (-1, 2), ((1, 2), (0, 2)), (3, (1, 2)),
+                                         (0, 1)])
 def test_roll(shift, axis):
     same(fnp.roll(X, shift, axis), np.roll(X, shift, axis))
     if isinstance(shift, int) and not isinstance(axis, tuple):
@@ -182,7 +183,8 @@ def test_pad(mode, width):
 
 def test_pad_constants():
     same(fnp.pad(X, 1), np.pad(X, 1))
-    same(fnp.pad(X, ((1, 0), (0, 2), (0, 0)), constant_values=7), np.pad(X, ((1, 0), (0, 2), (0, 0)), constant_values=7))
+    same(fnp.pad(X, ((1, 0), (0, 2), (0, 0)), constant_values=7),
+         np.pad(X, ((1, 0), (0, 2), (0, 0)), constant_values=7))
     values = ((1, 2), (3, 4), (5, 6))
     same(fnp.pad(X, 1, constant_values=values), np.pad(X, 1, constant_values=values))
     same(fnp.pad(X[0, 0, :1], 3, "reflect"), np.pad(X[0, 0, :1], 3, "reflect"))
@@ -194,12 +196,14 @@ def test_pad_constants():
 
 
 @pytest.mark.parametrize("where, values, axis", [
-    (1, 9.0, 0), ([0, 2], 5.0, None), ([1, 1], [7.0, 8.0], None), (slice(0, 3, 2), 1.0, 1), (-1, [1.0, 2.0, 3.0], None)])
+    (1, 9.0, 0), ([0, 2], 5.0, None), ([1, 1], [7.0, 8.0], None), (slice(0, 3, 2), 1.0, 1),
+    (-1, [1.0, 2.0, 3.0], None)])
 def test_insert(where, values, axis):
     same(fnp.insert(X, where, values, axis), np.insert(X, where, values, axis))
 
 
-@pytest.mark.parametrize("where, axis", [(1, 0), ([0, 2], 1), (slice(None, None, 2), None), (-1, 2), ([], 0), ([5, 7, 9, 11], None)])
+@pytest.mark.parametrize("where, axis", [(1, 0), ([0, 2], 1), (slice(None, None, 2), None), (-1, 2), ([], 0),
+                                         ([5, 7, 9, 11], None)])
 def test_delete(where, axis):
     where = np.array(where, int) if isinstance(where, list) else where
     same(fnp.delete(X, where, axis), np.delete(X, where, axis))

@@ -68,7 +68,8 @@ def traced(function, *pairs):
         result = function(*xs)
         found.append((result.dtype.name, result.weak))
         return [result]
-    trace_program(run, [array_type((), np.dtype(getattr(ml_dtypes, name, name))) for name, _ in pairs], [weak for _, weak in pairs])
+    trace_program(run, [array_type((), np.dtype(getattr(ml_dtypes, name, name))) for name, _ in pairs],
+                  [weak for _, weak in pairs])
     return found[0]
 
 
@@ -88,7 +89,8 @@ def test_weak_with_weak_stays_weak():
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
 def test_weak_meets_an_array(name):
-    for function in (lambda x, y: x * y, lambda x, y: y + x * 2 - 1, lambda x, y: fnp.where(x > 0, x, y), lambda x, y: x ** y,
+    for function in (lambda x, y: x * y, lambda x, y: y + x * 2 - 1, lambda x, y: fnp.where(x > 0, x, y), lambda x,
+                     y: x ** y,
                      lambda x, y: fnp.maximum(y, x), lambda x, y: fnp.stack([x, y])):
         assert traced(function, WEAK_FLOAT, (name, False)) == (name, False)
         assert traced(function, WEAK_INT, (name, False)) == (name, False)

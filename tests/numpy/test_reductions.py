@@ -17,7 +17,8 @@ MASK = RNG.random((3, 4, 5)) < 0.6
 AXES = [None, 0, -1, (0, 2), (), (2, 1, 0)]
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "mean", "std", "var", "max", "min", "ptp", "all", "any", "amax", "amin",
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "std", "var", "max", "min", "ptp", "all", "any", "amax",
+                                  "amin",
                                   "count_nonzero", "nansum", "nanprod"])
 @pytest.mark.parametrize("axis", AXES)
 @pytest.mark.parametrize("keepdims", [False, True])
@@ -31,7 +32,8 @@ def test_over_axes(name, axis, keepdims):
 @pytest.mark.parametrize("name", ["nansum", "nanprod", "nanmean", "nanmax", "nanmin", "nanstd", "nanvar"])
 @pytest.mark.parametrize("axis", [None, 0, (1, 2)])
 def test_skipping_nan(name, axis):
-    near(getattr(fnp, name)(HOLES, axis=axis, keepdims=True), getattr(np, name)(HOLES.astype("f8"), axis=axis, keepdims=True))
+    near(getattr(fnp, name)(HOLES, axis=axis, keepdims=True),
+         getattr(np, name)(HOLES.astype("f8"), axis=axis, keepdims=True))
     whole = np.arange(6).reshape(2, 3)
     near(getattr(fnp, name)(whole, axis=0), getattr(np, name)(whole, axis=0))
 
@@ -62,7 +64,8 @@ def test_positions(name, axis):
 @pytest.mark.parametrize("axis", [None, 1])
 def test_masks(name, axis):
     near(getattr(fnp, name)(X, axis=axis, where=MASK), getattr(np, name)(X.astype("f8"), axis=axis, where=MASK), 1e-5)
-    near(getattr(fnp, name)(X[0], axis=axis, where=MASK[0, 0]), getattr(np, name)(X[0].astype("f8"), axis=axis, where=MASK[0, 0]))
+    near(getattr(fnp, name)(X[0], axis=axis, where=MASK[0, 0]),
+         getattr(np, name)(X[0].astype("f8"), axis=axis, where=MASK[0, 0]))
 
 
 @pytest.mark.parametrize("name", ["max", "min"])
@@ -79,7 +82,8 @@ def test_initial_values():
 
 
 @pytest.mark.parametrize("dtype, summed, mean", [
-    ("bool", "int32", "float32"), ("int8", "int32", "float32"), ("uint8", "uint32", "float32"), ("int32", "int32", "float32"),
+    ("bool", "int32", "float32"), ("int8", "int32", "float32"), ("uint8", "uint32", "float32"),
+    ("int32", "int32", "float32"),
     ("int64", "int64", "float32"), ("uint64", "uint64", "float32"), ("float16", "float16", "float16"),
     ("bfloat16", "bfloat16", "bfloat16"), ("float64", "float64", "float64")])
 def test_element_types(dtype, summed, mean):
@@ -181,7 +185,8 @@ def test_differences(n):
 
 def test_differences_of_bool_and_flattened():
     same(fnp.diff(MASK), np.diff(MASK))
-    near(fnp.ediff1d(X, to_end=9.0, to_begin=[1.0, 2.0]), np.ediff1d(X, to_end=np.float32(9), to_begin=np.array([1, 2], "f")))
+    near(fnp.ediff1d(X, to_end=9.0, to_begin=[1.0, 2.0]),
+         np.ediff1d(X, to_end=np.float32(9), to_begin=np.array([1, 2], "f")))
 
 
 def test_trapezoid_and_gradient():

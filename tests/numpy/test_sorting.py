@@ -53,7 +53,8 @@ def test_searchsorted(side):
     order = RNG.permutation(17)
     same(fnp.searchsorted(a[np.argsort(order)], v, side, sorter=order), np.searchsorted(a, v, side))
     same(fnp.digitize(v, np.unique(a), right=side == "right"), np.digitize(v, np.unique(a), right=side == "right"))
-    same(fnp.digitize(v, np.unique(a)[::-1], right=side == "right"), np.digitize(v, np.unique(a)[::-1], right=side == "right"))
+    same(fnp.digitize(v, np.unique(a)[::-1], right=side == "right"),
+         np.digitize(v, np.unique(a)[::-1], right=side == "right"))
 
 
 # ---- choosing -------------------------------------------------------------------------------------------------------
@@ -129,7 +130,8 @@ def test_bincount():
 @pytest.mark.parametrize("density", [None, True])
 def test_histogram(bins, density):
     for data, kwargs in ((X, {}), (X, {"weights": np.abs(X)}), (X, {"range": (-1, 1)} if np.ndim(bins) == 0 else {})):
-        got, want = fnp.histogram(data, bins, density=density, **kwargs), np.histogram(data.astype("f8"), bins, density=density, **kwargs)
+        got, want = fnp.histogram(data, bins, density=density, **kwargs), np.histogram(data.astype("f8"), bins,
+                                                                                       density=density, **kwargs)
         near(got[0], want[0], 1e-4)
         near(got[1], want[1], 1e-5)
 
@@ -151,7 +153,8 @@ def test_unique():
         for got, want in zip(fnp.unique(x, **flags), np.unique(x, **flags), strict=True):
             near(got, want, 0)
         count = len(np.unique(x))
-        for got, want in zip(staged(lambda x, n=count: fnp.unique(x, **flags, size=n), x), np.unique(x, **flags), strict=True):
+        for got, want in zip(staged(lambda x, n=count: fnp.unique(x, **flags, size=n), x), np.unique(x, **flags),
+                             strict=True):
             near(got, want, 0)
     values, counts = fnp.unique(TIES, return_counts=True, size=6, fill_value=-5)
     assert np.asarray(values)[-1] == -5 and np.asarray(counts)[-1] == 0 and np.asarray(counts).sum() == TIES.size
@@ -177,7 +180,8 @@ def test_quantile(method, axis):
     for q in (0.0, 0.3, 1.0, [0.1, 0.5], [[0.25], [0.9]]):
         for keepdims in (False, True):
             want = np.quantile(X.astype("f8"), q, axis=axis, method=method, keepdims=keepdims)
-            near(fnp.quantile(X, q if np.ndim(q) == 0 else np.array(q), axis=axis, method=method, keepdims=keepdims), want, 1e-4)
+            near(fnp.quantile(X, q if np.ndim(q) == 0 else np.array(q), axis=axis, method=method, keepdims=keepdims),
+                 want, 1e-4)
 
 
 def test_median_and_percentile():
