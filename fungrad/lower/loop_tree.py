@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from ..ir.expr import TRUE, Axis, Buffer, Expr, axis, constant, index_constant, load, operation, substitute
 from ..ir.kernel import If, Loop, Statement, Store
 from ..ir.types import array_type
+from .decompose.dtypes import from_float32
+from .decompose.formula import Formula
 from .instructions import identity
 from .plan import Group, Plan, Write, replace_axes
 
@@ -122,7 +124,7 @@ class Builder:
     lane: Axis | None = None
 
     def register(self, write: Write, shape: tuple[int, ...]) -> Buffer:
-        buffer = Buffer(f"sum{len(self.registers)}", array_type(shape, write.target.type.dtype), "register")
+        buffer = Buffer(f"sum{len(self.registers)}", array_type(shape, write.value.dtype), "register")
         self.registers.append(buffer)
         return buffer
 
@@ -260,7 +262,7 @@ class Builder:
                 inner += store(write)
         body += nested([a for a in group.axes if a in group.reduced], inner)
         for write, buffer in sums.items():
-            body += finish(write, Store(write.target, write.index, load(buffer, place)))
+            body += finish(write, write.index, load(buffer, place))
         return nested(group.kept, body)
 
     def accumulate(self, group: Group, sums: dict[Write, Buffer]) -> Body:
@@ -295,7 +297,7 @@ class Builder:
         lane = Axis("lane", lanes)
         body += (Store(total, (), start_value(write)),
                  Loop(lane, (Store(total, (), load(buffer, (index_constant(0), axis(lane))), write.combine),), "vector"))
-        return body + finish(write, Store(write.target, write.index, load(total, ())))
+        return body + finish(write, write.index, load(total, ()))
 
     def across(self, group: Group) -> Body:
         """Reductions whose vector axis is kept: one accumulator a lane."""
@@ -323,7 +325,7 @@ class Builder:
                 for write, buffer in sums:
                     index = tuple(replace_axes(i, by) for i in write.index)
                     kept = replace(write, valid=replace_axes(write.valid, by))
-                    result += finish(kept, Store(write.target, index, load(buffer, (slot, lane))))
+                    result += finish(kept, index, load(buffer, (slot, lane)))
                 return result
 
             return (self.vectors(group, start, piece, begin)
@@ -431,14 +433,17 @@ def store(write: Write, by: dict[Axis, Expr] | None = None) -> Body:
 
 def start_value(write: Write) -> Expr:
     assert write.combine is not None
-    dtype = write.target.type.dtype
+    dtype = write.value.dtype
     return constant(identity(write.combine, dtype), dtype)
 
 
-def finish(write: Write, result: Store) -> Body:
+def finish(write: Write, index: tuple[Expr, ...], total: Expr) -> Body:
     """Store a reduction's result; where its `valid` looks at reduced axes, only the contributions were guarded."""
-    condition = write.valid
-    return (result,) if any(a in write.reduced for a in _axes_of(condition)) else guarded(condition, (result,))
+    dtype = write.target.type.dtype
+    if total.dtype != dtype:   # 16-bit floats are accumulated in float32
+        total = from_float32(Formula(total), dtype).expr
+    result = (Store(write.target, index, total),)
+    return result if any(a in write.reduced for a in _axes_of(write.valid)) else guarded(write.valid, result)
 
 
 def _axes_of(e: Expr) -> Iterator[Axis]:

@@ -187,7 +187,8 @@ def make_plan(kernel: Kernel) -> Plan:
         kept = _axes(nest.axes, taken, local)
         reduced = _axes(nest.reduce_axes, taken, local)
         write = rewrite(write_of(nest), local)
-        groups.append(Group(kept + reduced, (replace(write, reduced=frozenset(reduced)),)))
+        combine = write.combine if reduced else None     # over one value, a reduction is that value
+        groups.append(Group(kept + reduced, (replace(write, reduced=frozenset(reduced), combine=combine),)))
     if all(not group.axes for group in groups) and groups:   # plain stores at every point of the outer axes
         return Plan(outer, (Group((), tuple(write for group in groups for write in group.writes)),))
     return Plan(outer, tuple(groups))
@@ -298,6 +299,8 @@ def _stream(plan: Plan, number: int, rows: int) -> Plan:
         raise ScheduleError("only a column reduction over one axis is streamed")
     if any(write.valid is not TRUE or not write.reduced for write in group.writes):
         raise ScheduleError("a streamed reduction writes everywhere")
+    if any(write.value.dtype != write.target.type.dtype for write in group.writes):
+        raise ScheduleError("a streamed reduction accumulates in its result")
     return plan.with_group(number, replace(group, rows=rows))
 
 

@@ -16,10 +16,11 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from ..ir.expr import TRUE, Axis, Buffer, Expr, axis, conjunction, index_constant, load, operation, substitute
+from ..dtypes import accumulation
+from ..ir.expr import Axis, Buffer, Expr, axis, cast, conjunction, index_constant, load, operation, substitute
 from ..ir.kernel import Fused, Kernel, Launch, Nest
 from ..ir.target import Target
-from ..ir.types import Type, array_type
+from ..ir.types import array_type
 from ..util import toposort
 from .affine import Analysis
 from .fuse_kernels import canonical_axis, canonical_buffer, intern_kernel
@@ -140,9 +141,10 @@ class Splitter:
         block, inner = canonical_axis("block", count), canonical_axis(f"{a.name}_in", size)
         kept = tuple(b for b in nest.axes if b.extent > 1)
         position = operation("add", operation("mul", axis(block), index_constant(size)), axis(inner))
-        part = Buffer(f"part{len(self.parts)}", array_type((count, *[b.extent for b in kept]), nest.value.dtype))
+        part = Buffer(f"part{len(self.parts)}", array_type((count, *[b.extent for b in kept]), accumulation(nest.value.dtype)))
         self.parts.append(part)
-        value, valid = replace_axes(nest.value, {a: position}), replace_axes(nest.valid, {a: position})
+        given = cast(nest.value, accumulation(nest.value.dtype))
+        value, valid = replace_axes(given, {a: position}), replace_axes(nest.valid, {a: position})
         if count * size != a.extent:
             valid = conjunction(valid, operation("lt", position, index_constant(a.extent)))
         index = tuple(axis(b) for b in kept)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...errors import CompilationError
-from ...ir.expr import COMPARISONS, DECOMPOSED, OPERATIONS, Expr, constant, operation, rebuild
+from ...ir.expr import COMPARISONS, DECOMPOSED, OPERATIONS, Expr, constant, load, operation, rebuild
 from ...ir.kernel import If, Kernel, Loop, Nest, Statement, Store
 from ...ir.target import Target
 from ...util import toposort
@@ -117,7 +117,10 @@ class Rewriter:
         return tuple([self.expression(e) for e in expressions])
 
     def nest(self, nest: Nest) -> Nest:
-        index, value, valid = self.all(nest.index), self.expression(nest.value), self.expression(nest.valid)
+        given = nest.value
+        if nest.combine is not None and is_narrow(given.dtype):   # 16-bit floats are accumulated in float32
+            given = to_float32(Formula(given)).expr
+        index, value, valid = self.all(nest.index), self.expression(given), self.expression(nest.valid)
         if value is nest.value and valid is nest.valid and index == nest.index:
             return nest
         return replace(nest, index=index, value=value, valid=valid)
@@ -125,9 +128,16 @@ class Rewriter:
     def body(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
         return tuple([self.statement(statement) for statement in body])
 
+    def store(self, s: Store) -> Store:
+        """A store; one that combines 16-bit floats reads, combines in float32 and writes."""
+        if s.combine is None or not is_narrow(s.target.type.dtype):
+            return Store(s.target, self.all(s.index), self.expression(s.value), s.combine)
+        old = load(s.target, s.index)
+        return Store(s.target, self.all(s.index), self.expression(operation(s.combine, old, s.value)))
+
     def statement(self, s: Statement) -> Statement:
         if isinstance(s, Store):
-            return Store(s.target, self.all(s.index), self.expression(s.value), s.combine)
+            return self.store(s)
         if isinstance(s, Loop):
             stop = None if s.stop is None else self.expression(s.stop)
             return Loop(s.axis, self.body(s.body), s.kind, stop)
