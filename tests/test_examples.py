@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import importlib.util
 import io
+import os
 import re
 import struct
 import subprocess
@@ -17,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import fungrad
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -34,8 +37,10 @@ data = load_module("data")
 
 
 def run(*arguments: Any) -> subprocess.CompletedProcess[str]:
+    """Run examples/mnist.py with the fungrad that these tests import."""
+    environment = os.environ | {"PYTHONPATH": str(Path(fungrad.__file__).parent.parent)}
     return subprocess.run([sys.executable, str(EXAMPLES / "mnist.py"), *map(str, arguments)], capture_output=True,
-                          text=True, timeout=300)
+                          text=True, timeout=300, env=environment)
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn"])
@@ -73,7 +78,7 @@ def write_idx(path: Path, array: np.ndarray, compress: bool) -> None:
 
 def test_own_idx_files(tmp_path: Path) -> None:
     write_set(tmp_path)
-    result = run("--data", "fashion", "--data-dir", tmp_path, "--model", "mlp", "--epochs", 20, "--seed", 1)
+    result = run("--data", "fashion", "--data-dir", tmp_path, "--model", "mlp", "--epochs", 40, "--seed", 1)
     assert result.returncode == 0, result.stderr
     assert "Fashion-MNIST: 192 training and 64 test images" in result.stdout
     assert "test accuracy: 1.0000" in result.stdout
