@@ -1,15 +1,16 @@
 """From a contraction and a tiling to a loop tree.
 
-    parallel over batch x groups of blocks of n x blocks of m:
-        for each block of n in the group:
-            for each block of k:
-                pack b; pack a                       (a before the blocks of n where k is one block)
-                for each sliver of `vectors` vectors of columns:
-                    for each sliver of `rows` rows:
-                        sums in registers = 0
-                        for k: sums += a[rows] (broadcast) * b[vectors]
-                        store the sums, or add them to the block's sums in scratch
-            copy the block's sums out
+    parallel over batch x groups of blocks of n x groups of blocks of m:
+        for each block of n in its group:
+            for each block of m in its group:
+                for each block of k:
+                    pack b; pack a                   (before the loop in which it stays the same, where k is one block)
+                    for each sliver of `vectors` vectors of columns:
+                        for each sliver of `rows` rows:
+                            sums in registers = 0
+                            for k: sums += a[rows] (broadcast) * b[vectors]
+                            store the sums, or add them to the block's sums in scratch
+                copy the block's sums out
 
 This is the structure of GotoBLAS (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008) and of
 BLIS, with the packing read through index expressions and one parallel loop. A sum over several blocks of k is the sum of
@@ -84,70 +85,67 @@ class _Builder:
         return Buffer(name, array_type(shape, self.dtype), "register")
 
     def run(self, kernel: Kernel) -> Kernel:
-        c = self.contraction
+        c, t = self.contraction, self.tiling
         batch = Blocks(c.batch, max(len(c.batch) - 1, 0), 1)
-        groups = -(-self.n.number // self.tiling.group)
-        tile = Axis("tile", batch.number * groups * self.m.number)
+        m_groups, n_groups = -(-self.m.number // t.group_m), -(-self.n.number // t.group_n)
+        tile = Axis("tile", batch.number * n_groups * m_groups)
         body: Body = ()
         if tile.extent and self.n.size and self.m.size:
-            rest = quotient(axis(tile), self.m.number)
-            here = batch.at(quotient(rest, groups))
-            values = here.values([index_constant(0)] * len(c.batch))
-            rows = self.m.at(remainder(axis(tile), self.m.number))
-            body = (Loop(tile, self.group(values, rows, remainder(rest, groups)), "parallel"),)
+            rest = quotient(axis(tile), m_groups)
+            here = batch.at(quotient(rest, n_groups)).values([index_constant(0)] * len(c.batch))
+            body = (Loop(tile, self.group(here, remainder(axis(tile), m_groups), remainder(rest, n_groups)), "parallel"),)
         if self.tile is not None:
             self.scratch.append(self.tile)
-        return replace(kernel, scratch=tuple(self.scratch), outer=(), nests=(), body=body, schedule=self.tiling.opts())
+        return replace(kernel, scratch=tuple(self.scratch), outer=(), nests=(), body=body, schedule=t.opts())
 
-    def group(self, batch: dict[Axis, Expr], rows: Range, group: Expr) -> Body:
-        """One parallel iteration."""
+    def group(self, batch: dict[Axis, Expr], m_group: Expr, n_group: Expr) -> Body:
+        """One parallel iteration. An operand that stays the same in the inner loop is packed before it."""
         a, b = (replace_axes(e, batch) for e in (self.contraction.a, self.contraction.b))
         outputs = [Output(o.target, tuple(replace_axes(i, batch) for i in o.index), replace_axes(o.value, batch),
                           replace_axes(o.valid, batch)) for o in self.contraction.outputs]
-        size = self.tiling.group
-        one = Axis("block", size)
-        block = plus(times(group, size), axis(one)) if size > 1 else group
-        ready = self.stage_a(a, rows, self.k.at(index_constant(0))) if self.k.number == 1 else None
-        body = self.block(a, b, outputs, rows, self.n.at(block), ready)
-        if size > 1:
-            cut = self.n.number % size
-            stop = at_most(plus(self.n.number, times(group, -size)), size) if cut else None
-            body = (Loop(one, body, "serial", stop),)
-        return (*ready.fill, *body) if ready is not None else body
+        whole = self.k.at(index_constant(0)) if self.k.number == 1 else None
+        m_block, n_block = Axis("m_block", self.tiling.group_m), Axis("n_block", self.tiling.group_n)
+        rows, columns = self.m.at(_member(m_group, m_block)), self.n.at(_member(n_group, n_block))
+        a_ready = self.stage_a(a, rows, whole) if whole is not None and m_block.extent == 1 else None
+        b_ready = self.stage_b(b, columns, whole) if whole is not None and m_block.extent > 1 else None
+        body = self.block(a, b, outputs, rows, columns, a_ready, b_ready)
+        body = (*_fill(b_ready), *_member_loop(self.m, m_group, m_block, body))
+        return (*_fill(a_ready), *_member_loop(self.n, n_group, n_block, body))
 
     def stage_a(self, a: Expr, rows: Range, k: Range) -> Staged:
         return self.noted(stage.make(self.tiling.stage_a, "a_packed", a, rows, k, self.tiling.rows, True, self.layout))
+
+    def stage_b(self, b: Expr, columns: Range, k: Range) -> Staged:
+        return self.noted(stage.make(self.tiling.stage_b, "b_packed", b, columns, k, self.width, False, self.layout))
 
     def noted(self, staged: Staged) -> Staged:
         self.scratch += [b for b in staged.buffers if b not in self.scratch]
         return staged
 
-    def block(self, a: Expr, b: Expr, outputs: list[Output], rows: Range, columns: Range, ready: Staged | None) -> Body:
+    def block(self, a: Expr, b: Expr, outputs: list[Output], rows: Range, columns: Range, a_ready: Staged | None,
+              b_ready: Staged | None) -> Body:
         """The sums of a block of rows and a block of columns, to their places."""
         several = self.k.number > 1
         step = Axis("k_block", self.k.number)
         k = self.k.at(axis(step) if several else index_constant(0))
-        staged_b = self.noted(stage.make(self.tiling.stage_b, "b_packed", b, columns, k, self.width, False,
-                                         self.layout))
-        staged_a = self.stage_a(a, rows, k) if ready is None else ready
+        staged_b = self.stage_b(b, columns, k) if b_ready is None else b_ready
+        staged_a = self.stage_a(a, rows, k) if a_ready is None else a_ready
+        packing = (*(staged_b.fill if b_ready is None else ()), *(staged_a.fill if a_ready is None else ()))
         if not several and self.storable(outputs, columns, staged_b):
             def finish(i: Expr, row: Expr, v: Expr, column: Expr, lane: Expr) -> Body:
                 return self.store_direct(outputs, rows, columns, staged_a, staged_b, row, column, self.sum(i, v, lane))
-            return (*staged_b.fill, *self.slivers(staged_a, staged_b, rows, columns, k, finish))
+            return (*packing, *self.slivers(staged_a, staged_b, rows, columns, k, finish))
         pitch = stage.odd_lines(staged_b.padded, self.line)
         sums = Buffer("block_sums", array_type((staged_a.padded * pitch + self.lanes * self.lanes,), self.dtype), "scratch")
         self.scratch.append(sums)
 
         def keep(i: Expr, row: Expr, v: Expr, column: Expr, lane: Expr) -> Body:
-            place = (plus(times(row, pitch), column),)
-            first = Store(sums, place, self.sum(i, v, lane))
-            if not several:
-                return (first,)
-            more = Store(sums, place, operation("add", load(sums, place), self.sum(i, v, lane)))
-            is_first = operation("eq", axis(step), index_constant(0))
-            return (Store(sums, place, operation("select", is_first, first.value, more.value)),)
-        body: Body = (*staged_b.fill, *(staged_a.fill if ready is None else ()),
-                      *self.slivers(staged_a, staged_b, rows, columns, k, keep))
+            place, total = (plus(times(row, pitch), column),), self.sum(i, v, lane)
+            if several:
+                is_first = operation("eq", axis(step), index_constant(0))
+                total = operation("select", is_first, total, operation("add", load(sums, place), total))
+            return (Store(sums, place, total),)
+        body: Body = (*packing, *self.slivers(staged_a, staged_b, rows, columns, k, keep))
         if several:
             body = (Loop(step, body, "serial"),)
         return (*body, *self.copy_out(outputs, rows, columns, staged_b, sums, pitch))
@@ -299,6 +297,24 @@ class _Builder:
         def write(x: Expr, y: Expr, inside: Expr, total: Expr) -> Body:
             return only_if(inside, self.stores(outputs, at({last.axis: x, across.axis: y}), total))
         return squares(runs, last, across, self.lanes, self.tile, read, write)
+
+
+def _member(group: Expr, member: Axis) -> Expr:
+    """The number of a group's member."""
+    return plus(times(group, member.extent), axis(member)) if member.extent > 1 else group
+
+
+def _member_loop(blocks: Blocks, group: Expr, member: Axis, body: Body) -> Body:
+    """Run over the members of a group that exist."""
+    if member.extent == 1:
+        return body
+    cut = blocks.number % member.extent
+    stop = at_most(plus(blocks.number, times(group, -member.extent)), member.extent) if cut else None
+    return (Loop(member, body, "serial", stop),)
+
+
+def _fill(staged: Staged | None) -> Body:
+    return () if staged is None else staged.fill
 
 
 def replace_in(body: Body, values: dict[Axis, Expr]) -> Body:

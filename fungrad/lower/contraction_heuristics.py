@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ..ir.expr import TRUE, Axis, Expr, load
 from ..ir.target import Target
@@ -24,7 +25,7 @@ CALL = 25                                           # cycles around one run of t
 LONGEST_K = 1024                                    # the longest sum that is kept in registers
 SHORT_RUN = 8                                       # k loops up to this long may be written out
 PARALLEL_CYCLES = 20_000                            # work below this is not worth sharing among threads
-REGISTER_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24)
+REGISTER_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 25)
 STREAM_ROWS, STREAM_K, STREAM_COLUMNS = 8, 4, 1024  # few rows: b is read once, a few of its rows side by side
 
 
@@ -53,17 +54,36 @@ class _Operand:
     step: int           # the distance, in elements, of neighbours in k
 
 
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The properties of Blocks that prices need, computed once."""
+    extents: tuple[int, ...]
+    size: int
+    number: int
+
+
 class _Sides:
     """The candidates for one assignment of the operands to rows and lanes."""
 
     def __init__(self, c: Contraction, target: Target):
         self.c, self.target = c, target
         self.itemsize = c.dtype.itemsize
+        self.cuts: dict[tuple[tuple[Axis, ...], Split], _Cut] = {}
+        self.tiles: dict[tuple[str, int, int], tuple[int, int]] = {}
         self.lanes = max(target.vector_bytes // self.itemsize, 1) if c.n else 1
         self.a, self.b = _operand(c.a, c.m, c.k), _operand(c.b, c.n, c.k)
         self.k = math.prod(a.extent for a in c.k)
         self.batch = math.prod(a.extent for a in c.batch)
         self.stored = _form(load(c.outputs[0].target, c.outputs[0].index)) if c.outputs else Form(0)
+
+    def blocks(self, axes: tuple[Axis, ...], split: Split) -> _Cut:
+        """A class of axes cut as `split` says."""
+        key = axes, split
+        found = self.cuts.get(key)
+        if found is None:
+            blocks = Blocks(axes, split.position, split.tile)
+            found = self.cuts[key] = _Cut(blocks.extents, blocks.size, blocks.number)
+        return found
 
     # -- candidates ----------------------------------------------------------------------------------------------------
 
@@ -74,12 +94,13 @@ class _Sides:
         yield from self.streaming()
         for stage_b in self.stages_b():
             for n in self.splits_n(stage_b, k):
+                columns = self.columns(stage_b, n, k)
                 for m in self.splits_m(k):
-                    rows = _blocks(self.c.m, m).size
+                    rows = self.blocks(self.c.m, m).size
                     for stage_a in self.stages_a(m):
-                        rows_step, vectors = self.register_tile(stage_a, stage_b, rows, self.columns(stage_b, n, k), m)
-                        tiling = Tiling(m, n, k, self.lanes, rows_step, vectors, stage_a, stage_b, unroll=unroll)
-                        yield replace(tiling, group=self.group(tiling))
+                        tile = self.register_tile(stage_a, rows, columns)
+                        tiling = Tiling(m, n, k, self.lanes, *tile, stage_a, stage_b, unroll=unroll)
+                        yield self.grouped(tiling)
 
     def streaming(self) -> Iterator[Tiling]:
         """For a few rows: nothing is packed, b streams by."""
@@ -149,7 +170,7 @@ class _Sides:
         depth = min(self.k, LONGEST_K)
         most = max(2 * self.target.caches[1] // (depth * self.itemsize), 16)
         seen = set()
-        for share in (1, 2, 4, 8):
+        for share in (1, 2, 4):
             split = cut(self.c.m, max(most // share, 16), 1.0, 8 if len(self.c.m) == 1 else 1)
             if split not in seen:
                 seen.add(split)
@@ -158,86 +179,103 @@ class _Sides:
     def window_depth(self, k: Split) -> int:
         """How many planes a window of b holds: the k axes without a pair."""
         paired = {pair.k for pair in self.b.pairs}
-        extents = _blocks(self.c.k, k).extents
+        extents = self.blocks(self.c.k, k).extents
         phases = math.prod(min(pair.phases, pair.k.extent) for pair in self.b.pairs)
         return max(math.prod(e for a, e in zip(self.c.k, extents, strict=True) if a not in paired) * phases, 1)
 
     def widening(self, k: Split) -> float:
         """How much longer rows of a window are than rows of the result."""
-        extents = dict(zip(self.c.k, _blocks(self.c.k, k).extents, strict=True))
+        extents = dict(zip(self.c.k, self.blocks(self.c.k, k).extents, strict=True))
         return math.prod(region_extent(pair, pair.free.extent, extents[pair.k], True) / pair.free.extent
                          for pair in self.b.pairs)
 
     def columns(self, stage_b: str, n: Split, k: Split) -> int:
         """How many columns a block has, with those between the rows of a window."""
-        blocks = _blocks(self.c.n, n)
+        blocks = self.blocks(self.c.n, n)
         if stage_b != "window":
             return blocks.size
         return count(self.strides_b(n, k), blocks.extents)
 
     def strides_b(self, n: Split, k: Split) -> tuple[int, ...]:
-        k_extents = dict(zip(self.c.k, _blocks(self.c.k, k).extents, strict=True))
+        k_extents = dict(zip(self.c.k, self.blocks(self.c.k, k).extents, strict=True))
         paired = {pair.free: pair for pair in self.b.pairs}
         strides, size = [], 1
-        for a, extent in zip(reversed(self.c.n), reversed(_blocks(self.c.n, n).extents), strict=True):
+        for a, extent in zip(reversed(self.c.n), reversed(self.blocks(self.c.n, n).extents), strict=True):
             strides.append(size)
             size *= region_extent(paired[a], extent, k_extents[paired[a].k], True) if a in paired else extent
         return tuple(reversed(strides))
 
-    def register_tile(self, stage_a: str, stage_b: str, rows: int, columns: int, m: Split) -> tuple[int, int]:
+    def register_tile(self, stage_a: str, rows: int, columns: int) -> tuple[int, int]:
         """Rows and vectors of the register tile: the least cycles for a block."""
-        registers, best, choice = self.target.vector_registers, math.inf, (1, 1)
+        key = (stage_a, rows, columns)
+        if key in self.tiles:
+            return self.tiles[key]
+        best, choice = math.inf, (1, 1)
         depth = max(min(self.k, LONGEST_K), 1)
-        inner = self.c.m[-1].extent if stage_a == "window" and self.c.m else 1
-        for vectors in range(1, 7 if self.lanes > 1 else 2):
-            slivers = -(-columns // (vectors * self.lanes))
-            for r in (*REGISTER_ROWS, rows) if rows < 32 else REGISTER_ROWS:
-                if r * vectors + vectors + 1 > registers or r > rows or (stage_a == "direct" and rows % r):
-                    continue
-                aligned = r % inner == 0 or inner % r == 0
-                call = CALL + 2 * r * vectors + (0 if aligned else 6 * r)
-                cycles = slivers * -(-rows // r) * (depth * self.step(r, vectors, depth) + call)
-                if cycles < best:
-                    best, choice = cycles, (r, vectors)
+        inner = self.c.m[-1].extent if stage_a == "window" else 1
+        for r, vectors in _register_tiles(self.target.vector_registers, self.lanes > 1):
+            if r > rows or (stage_a == "direct" and rows % r):
+                continue
+            call = CALL + 2 * r * vectors + (0 if r % inner == 0 or inner % r == 0 else 6 * r)
+            tiles = -(-columns // (vectors * self.lanes)) * -(-rows // r)
+            cycles = tiles * (depth * self.step(r, vectors, depth, stage_a) + call)
+            if cycles < best:
+                best, choice = cycles, (r, vectors)
+        self.tiles[key] = choice
         return choice
 
-    def step(self, rows: int, vectors: int, depth: int) -> float:
-        """Cycles of one step in k; more where a sliver of b comes from the second cache."""
+    def step(self, rows: int, vectors: int, depth: int, stage_a: str) -> float:
+        """Cycles of one step in k; more where slivers come from the second cache."""
         cycles, line = step_cycles(rows, vectors), vectors * self.lanes * self.itemsize
         if line * depth > 0.75 * self.target.caches[0]:
             cycles = max(cycles, line / 24) + 0.002 * line
+        if stage_a == "direct" and self.a.step > 1 and 64 * depth > self.target.caches[0] // 2:
+            cycles += 2.0
         return cycles
 
-    def group(self, t: Tiling) -> int:
-        """Blocks of n for one packing of a, while there are tiles enough for the threads."""
-        if t.stage_a == "direct" or _blocks(self.c.k, t.k).number > 1:
-            return 1
-        blocks = _blocks(self.c.n, t.n).number
-        others = self.batch * _blocks(self.c.m, t.m).number
-        return max(min(blocks, blocks * others // (8 * self.target.threads), 16), 1)
+    def grouped(self, t: Tiling) -> Tiling:
+        """Several blocks for one packing of the operand that costs more, while there are tiles enough for the threads."""
+        m, n, k = (self.blocks(axes, split) for axes, split in ((self.c.m, t.m), (self.c.n, t.n), (self.c.k, t.k)))
+        if k.number > 1:
+            return t
+        most = max(self.batch * m.number * n.number // (8 * self.target.threads), 1)
+        saved_a = self.pack_a(t, m, k) if n.number > 1 else 0.0
+        saved_b = self.pack_b(t, n, k, self.columns(t.stage_b, t.n, t.k)) if m.number > 1 and t.stage_b != "direct" else 0.0
+        if saved_a > saved_b:
+            return replace(t, group_n=min(n.number, most, 16))
+        return replace(t, group_m=min(m.number, most, 16)) if saved_b else t
 
     # -- prices --------------------------------------------------------------------------------------------------------
 
     def cycles(self, t: Tiling) -> float:
         """The model's time for a tiling."""
-        m, n, k = (_blocks(axes, split) for axes, split in ((self.c.m, t.m), (self.c.n, t.n), (self.c.k, t.k)))
+        m, n, k = (self.blocks(axes, split) for axes, split in ((self.c.m, t.m), (self.c.n, t.n), (self.c.k, t.k)))
         columns = self.columns(t.stage_b, t.n, t.k)
         slivers = -(-columns // (t.vectors * self.lanes)) * -(-m.size // t.rows)
         call = CALL + 2 * t.rows * t.vectors * (1.5 if k.number > 1 else 1)
-        block = slivers * (k.size * self.step(t.rows, t.vectors, k.size) + call) + self.pack_b(t, n, k, columns)
-        packing_a = self.pack_a(t, m, k)
-        one = k.number * block + m.size * n.size * self.storing(t, k)
+        block = k.number * slivers * (k.size * self.step(t.rows, t.vectors, k.size, t.stage_a) + call)
+        block += m.size * n.size * self.storing(t, k)
+        packing_a, packing_b = self.pack_a(t, m, k), self.pack_b(t, n, k, columns)
         if k.number > 1:
-            tile = t.group * (one + k.number * packing_a)
+            tile = t.group_m * t.group_n * (block + k.number * (packing_a + packing_b))
+        elif t.group_m > 1:
+            tile = t.group_n * (packing_b + t.group_m * (packing_a + block))
         else:
-            tile = t.group * one + packing_a
-        tiles = self.batch * m.number * -(-n.number // t.group)
-        threads = self.target.threads if tile * tiles > PARALLEL_CYCLES else 1
-        edge = (m.number * m.size * n.number * n.size) / max(math.prod(a.extent for a in (*self.c.m, *self.c.n)), 1)
-        rounds = -(-tiles // threads) + (0.1 if tiles < 4 * threads and threads > 1 else 0)
-        return max(rounds, tiles / threads) * tile / edge ** 0.9
+            tile = packing_a + t.group_n * (packing_b + block)
+        tiles = self.batch * -(-m.number // t.group_m) * -(-n.number // t.group_n)
+        return self.shared(tile, tiles) / self.filled(m, n) ** 0.9
 
-    def pack_b(self, t: Tiling, n: Blocks, k: Blocks, columns: int) -> float:
+    def shared(self, tile: float, tiles: int) -> float:
+        """The time of tiles shared among the threads."""
+        threads = self.target.threads if tile * tiles > PARALLEL_CYCLES else 1
+        rounds = -(-tiles // threads) + (0.1 if tiles < 4 * threads and threads > 1 else 0)
+        return max(rounds, tiles / threads) * tile
+
+    def filled(self, m: _Cut, n: _Cut) -> float:
+        """How much larger the blocks together are than the result: the last ones stop early."""
+        return (m.number * m.size * n.number * n.size) / max(math.prod(a.extent for a in (*self.c.m, *self.c.n)), 1)
+
+    def pack_b(self, t: Tiling, n: _Cut, k: _Cut, columns: int) -> float:
         if t.stage_b == "direct":
             far = self.b.step * self.itemsize >= 4096
             return k.size * n.size * (0.25 if k.size <= STREAM_K else 0.6 if far else 0.05)
@@ -245,7 +283,7 @@ class _Sides:
             return self.window_depth(t.k) * columns * self.b.filling
         return k.size * n.size * self.b.packing
 
-    def pack_a(self, t: Tiling, m: Blocks, k: Blocks) -> float:
+    def pack_a(self, t: Tiling, m: _Cut, k: _Cut) -> float:
         if t.stage_a == "direct":
             return 0.0
         if t.stage_a == "panel":
@@ -259,12 +297,19 @@ class _Sides:
             size *= region_extent(pair, extents[pair.free], extents[pair.k], False) / extents[pair.free]
         return size * self.a.filling
 
-    def storing(self, t: Tiling, k: Blocks) -> float:
+    def storing(self, t: Tiling, k: _Cut) -> float:
         along_n = bool(self.c.n) and self.stored.coefficient(self.c.n[-1]) == 1
         if along_n:
             return STORED if k.number == 1 and t.stage_b != "window" else COPIED
         along_m = bool(self.c.m) and self.stored.coefficient(self.c.m[-1]) == 1
         return 2 * COPIED if along_m else SCATTERED
+
+
+@lru_cache
+def _register_tiles(registers: int, vector: bool) -> tuple[tuple[int, int], ...]:
+    """Register tiles (rows, vectors) that leave registers for a step's operands."""
+    return tuple((rows, vectors) for vectors in range(1, 7 if vector else 2) for rows in REGISTER_ROWS
+                 if rows * vectors + vectors + 1 <= registers)
 
 
 def step_cycles(rows: int, vectors: int) -> float:
@@ -289,8 +334,6 @@ def cut(axes: Sequence[Axis], most: float, widen: float, multiple: int = 1) -> S
     return Split(0, axes[0].extent) if axes else Split()
 
 
-def _blocks(axes: tuple[Axis, ...], split: Split) -> Blocks:
-    return Blocks(axes, split.position, split.tile)
 
 
 def _form(e: Expr) -> Form:
@@ -303,7 +346,7 @@ def _operand(value: Expr, free: tuple[Axis, ...], k: tuple[Axis, ...]) -> _Opera
     reads = [x for x in loads(value)]
     plain = value.op == "load" and value.operands[-1] is TRUE and len(reads) == 1
     along = bool(free) and contiguous((value,), free[-1])
-    along_k = bool(k) and any(contiguous((value,), a) for a in k)
+    along_k = any(contiguous((value,), a, step) for a in k for step in (1, -1))
     form = forms((reads[0],))[0] if reads else Form(0)
     step = abs(form.coefficient(k[-1])) if k else 1
     strides = [math.prod(a.extent for a in free[i + 1:]) for i in range(len(free))]

@@ -133,10 +133,13 @@ def collapses(exprs: Sequence[Expr], axes: Sequence[Axis], strides: Sequence[int
                for f in forms(exprs) for one, stride in zip(axes, strides, strict=True))
 
 
-def contiguous(exprs: Sequence[Expr], one: Axis) -> bool:
-    """Whether the loads in `exprs` read consecutive elements along an axis (or the same one, but not all of them)."""
-    from_loads = [f.coefficient(one) for f in forms(exprs)]
-    return 1 in from_loads and all(c in (0, 1) for c in from_loads)
+def contiguous(exprs: Sequence[Expr], one: Axis, step: int = 1) -> bool:
+    """Whether the loads in `exprs` read consecutive elements along an axis (or the same one, but not all of them).
+
+    step -1: consecutive elements backwards.
+    """
+    coefficients = [f.coefficient(one) for f in forms(exprs)]
+    return step in coefficients and all(c in (0, step) for c in coefficients)
 
 
 def nest(dims: Sequence[Dim], body: Body) -> Body:
@@ -198,7 +201,7 @@ def fill(target: Buffer, dims: Sequence[Dim], value: Expr, valid: Expr, lanes: i
     last = runs[-1]
     across = _transposable(runs, value, lanes) if tile is not None else None
     if across is not None and tile is not None:
-        return _fill_transposed(target, runs, across, value, lanes, tile)
+        return _fill_transposed(target, runs, *across, value, lanes, tile)
 
     def row(index: Expr, inside: Expr) -> Body:
         element = guarded(replace_axes(value, {last.axis: index}), inside)
@@ -211,30 +214,42 @@ def _power(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def _transposable(runs: Sequence[Dim], value: Expr, lanes: int) -> Dim | None:
-    """The dimension along which the source is contiguous, if that is not the last and a transposition pays."""
+def _transposable(runs: Sequence[Dim], value: Expr, lanes: int) -> tuple[Dim, bool] | None:
+    """The dimension along which the source is contiguous (or contiguous backwards), if another than the last pays."""
     last = runs[-1]
     if last.stride != 1 or contiguous((value,), last.axis) or last.extent < 3:
         return None
     for d in reversed(runs[:-1]):
-        if d.extent >= lanes // 2 and contiguous((value,), d.axis):
-            return d
+        if d.extent >= lanes // 2:
+            if contiguous((value,), d.axis):
+                return d, False
+            if d.limit is None and contiguous((value,), d.axis, -1):
+                return d, True
     return None
 
 
-def _fill_transposed(target: Buffer, runs: Sequence[Dim], across: Dim, value: Expr, lanes: int, tile: Buffer) -> Body:
+def _backwards(index: Expr, d: Dim) -> Expr:
+    return plus(times(index, -1), d.extent - 1)
+
+
+def _fill_transposed(target: Buffer, runs: Sequence[Dim], across: Dim, backwards: bool, value: Expr, lanes: int,
+                     tile: Buffer) -> Body:
     """`fill` in squares: rows of `across` are read as vectors, columns are written as vectors."""
     last = runs[-1]
     outer = offset([d for d in runs[:-1] if d is not across])
 
+    def place(x: Expr) -> Expr:
+        return _backwards(x, across) if backwards else x
+
     def element(x: Expr, y: Expr, inside: Expr) -> Expr:
-        return guarded(replace_axes(value, {across.axis: x, last.axis: y}), inside)
+        return guarded(replace_axes(value, {across.axis: place(x), last.axis: y}), inside)
 
     # Beyond the end of `last` a vector may only meet what is written later: not the next row of the square.
-    free = last.extent % lanes == 0 or (runs[-2] is across and across.stride >= round_up(last.extent, lanes))
+    free = last.extent % lanes == 0 or (not backwards and runs[-2] is across
+                                        and across.stride >= round_up(last.extent, lanes))
 
     def write(x: Expr, y: Expr, inside: Expr, total: Expr) -> Body:
-        body: Body = (Store(target, (plus(outer, times(x, across.stride), y),), total),)
+        body: Body = (Store(target, (plus(outer, times(place(x), across.stride), y),), total),)
         body = only_if(TRUE if free else less(y, last.extent), body)
         return only_if(TRUE if across.extent % lanes == 0 else less(x, across.extent), body)
     return squares(runs, across, last, lanes, tile, element, write)

@@ -25,8 +25,8 @@ class Tiling:
     """The numbers from which a contraction's loop tree is built.
 
     swap: exchange the operands first, so that the vector lanes run along the m axes. m, n, k: the cache blocks.
-    lanes, rows, vectors: the register tile, `rows` x (`vectors` * `lanes`) sums. group: how many blocks of n one parallel
-    iteration takes. stage_a, stage_b: where the micro-kernel reads an operand: "direct" from its buffers, "panel" from a
+    lanes, rows, vectors: the register tile, `rows` x (`vectors` * `lanes`) sums. group_m, group_n: how many blocks of m and
+    of n one parallel iteration takes. stage_a, stage_b: where the micro-kernel reads an operand: "direct" from its buffers, "panel" from a
     packed copy of the block, "window" from a copy of the input region under a convolution's window. unroll: how many
     steps of the innermost k loop are written out.
     """
@@ -39,7 +39,8 @@ class Tiling:
     stage_a: str = "panel"
     stage_b: str = "panel"
     swap: bool = False
-    group: int = 1
+    group_m: int = 1
+    group_n: int = 1
     unroll: int = 1
 
     def opts(self) -> tuple[Opt, ...]:
@@ -49,7 +50,7 @@ class Tiling:
                  for name, split in (("m", self.m), ("n", self.n), ("k", self.k))]
         opts += [Opt("vectorize", ("n", self.lanes)), Opt("unroll", ("n", self.vectors)), Opt("unroll", ("m", self.rows)),
                  Opt("unroll", ("k", self.unroll)), Opt("stage", ("a", self.stage_a)), Opt("stage", ("b", self.stage_b)),
-                 Opt("parallel", ("n", self.group))]
+                 Opt("parallel", ("m", self.group_m)), Opt("parallel", ("n", self.group_n))]
         return tuple(opts)
 
 
@@ -68,8 +69,8 @@ def from_opts(opts: Sequence[Opt]) -> Tiling:
                 tiling = replace(tiling, **{{"n": "vectors", "m": "rows", "k": "unroll"}[name]: count})
             case "stage", ("a" | "b" as name, str(kind)) if kind in STAGES:
                 tiling = replace(tiling, **{f"stage_{name}": kind})
-            case "parallel", ("n", int(group)):
-                tiling = replace(tiling, group=group)
+            case "parallel", ("m" | "n" as name, int(group)):
+                tiling = replace(tiling, **{f"group_{name}": group})
             case _:
                 raise CompilationError(f"a contraction's schedule has no {opt}")
     return tiling

@@ -91,7 +91,7 @@ def tilings(draw, kernel: Kernel, stages: tuple[str, ...] = ("direct", "panel"))
     rows, vectors = draw(st.sampled_from([(1, 1), (2, 3), (4, 2), (5, 1), (3, 4)]))
     lanes = draw(st.sampled_from([LANES, LANES // 2]))
     return Tiling(split(c.m), split(c.n), split(c.k), lanes, rows, vectors, draw(st.sampled_from(stages)),
-                  draw(st.sampled_from(stages)), swap, draw(st.integers(1, 3)), draw(st.integers(1, 3))).opts()
+                  draw(st.sampled_from(stages)), swap, *(draw(st.integers(1, 3)) for _ in range(3))).opts()
 
 
 @settings(max_examples=40, deadline=None)
