@@ -13,6 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..ir.value import Value
+from ..ops.create import full
 from ..ops.linear import convert
 from .conversion import as_value, dtype_of, is_python_scalar, is_weak, operand, place
 
@@ -80,11 +81,23 @@ def to_common(name: str, *xs: Any, dtype: np.dtype | None = None) -> list[Value]
 
 
 def to_common_pair(name: str, x: Any, y: Any) -> tuple[Value, Value]:
-    """`to_common` of two operands, fast where they have one type already."""
-    if isinstance(x, Value) and isinstance(y, Value) and x.type == y.type:
-        return x, y
+    """`to_common` of two operands, fast where they have one type already or one is a Python scalar that takes it."""
+    if isinstance(x, Value):
+        if isinstance(y, Value):
+            if x.type == y.type:
+                return x, y
+        elif _takes(x, y):
+            return x, full(x.type.shape, y, x.type.dtype)
+    elif isinstance(y, Value) and _takes(y, x):
+        return full(y.type.shape, x, y.type.dtype), y
     first, second = to_common(name, x, y)
     return first, second
+
+
+def _takes(array: Value, scalar: Any) -> bool:
+    """Whether a Python scalar certainly takes the array's floating type."""
+    kind = type(scalar)
+    return (kind is float or kind is int) and dtypes.is_float(array.type.dtype)
 
 
 def to_common_inexact(name: str, *xs: Any) -> list[Value]:

@@ -6,7 +6,8 @@ one operand repeats is never broadcast. Sums of 16-bit floats are accumulated in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..errors import ShapeError
@@ -23,6 +24,19 @@ from .creation import diagonal
 from .reductions import sum
 
 Labels = tuple[Any, ...]
+Shape = tuple[int, ...]
+
+
+class _Steps(NamedTuple):
+    """How `contract` goes about its operands: for each, the shape without repeated axes (None: as it is) and the axes
+    summed beforehand; whether the operands change places; the dot_general's numbers; what its result goes through.
+    """
+    shapes: tuple[Shape | None, Shape | None]
+    summed: tuple[tuple[int, ...], tuple[int, ...]]
+    swapped: bool
+    numbers: Any
+    permutation: tuple[int, ...]
+    result: Shape | None
 
 
 def contract(x: Value, y: Value, x_labels: Labels, y_labels: Labels, result: Labels, dtype: Any = None) -> Value:
@@ -31,59 +45,56 @@ def contract(x: Value, y: Value, x_labels: Labels, y_labels: Labels, result: Lab
     A label occurs once in each operand at most; with extent 1 in one operand and more in the other it broadcasts.
     `dtype` is the result's element type (None: the operands').
     """
-    x, x_labels, y, y_labels = _without_repeats(x, x_labels, y, y_labels)
-    x, x_labels = _summed(x, x_labels, {*y_labels, *result})
-    y, y_labels = _summed(y, y_labels, {*x_labels, *result})
+    steps = _steps(x.type.shape, y.type.shape, x_labels, y_labels, result)
+    x, y = (_prepared(v, shape, axes) for v, shape, axes in zip((x, y), steps.shapes, steps.summed, strict=True))
     x, y, kind = _product_types(x, y, dtype)
-    shared = [label for label in x_labels if label in y_labels]
-    batch = [label for label in result if label in shared]
-    summed = [label for label in shared if label not in result]
-    first = _product_labels(x_labels, y_labels, batch, summed)
-    second = _product_labels(y_labels, x_labels, batch, summed)
-    if first != list(result) and second == list(result):
-        x, x_labels, y, y_labels, first = y, y_labels, x, x_labels, second
-    places = [tuple(labels.index(label) for label in group) for group in (summed, batch)
-              for labels in (x_labels, y_labels)]
-    product = dot_general(x, y, ((places[0], places[1]), (places[2], places[3])), kind)
-    return _ordered(product, tuple(first), result)
+    if steps.swapped:
+        x, y = y, x
+    product = linear.transpose(dot_general(x, y, steps.numbers, kind), steps.permutation)
+    return product if steps.result is None else linear.reshape(product, steps.result)
 
 
-def _product_labels(x: Labels, y: Labels, batch: list[Any], summed: list[Any]) -> list[Any]:
-    taken = {*batch, *summed}
-    return batch + [label for label in x if label not in taken] + [label for label in y if label not in taken]
+def _prepared(x: Value, shape: Shape | None, axes: tuple[int, ...]) -> Value:
+    if shape is not None:
+        x = linear.reshape(x, shape)
+    return sum(x, axes, x.dtype if x.dtype != dtypes.bool_ else None) if axes else x
 
 
-def _ordered(x: Value, labels: Labels, result: Labels) -> Value:
-    """`x` with its axes in the order `result`; labels that it lacks are axes of extent 1."""
-    present = [label for label in result if label in labels]
-    x = linear.transpose(x, tuple(labels.index(label) for label in present))
-    if len(present) == len(result):
-        return x
-    extents = dict(zip(present, x.shape, strict=True))
-    return linear.reshape(x, tuple(extents.get(label, 1) for label in result))
+@lru_cache(maxsize=1024)
+def _steps(x_shape: Shape, y_shape: Shape, x_labels: Labels, y_labels: Labels, result: Labels) -> _Steps:
+    x_extents, y_extents = dict(zip(x_labels, x_shape, strict=True)), dict(zip(y_labels, y_shape, strict=True))
+    x, y = _without_repeats(x_extents, y_extents), _without_repeats(y_extents, x_extents)
+    shapes = tuple(None if len(kept) == len(all_) else tuple(kept.values()) for kept, all_ in
+                   ((x, x_extents), (y, y_extents)))
+    summed = tuple(tuple(axis for axis, label in enumerate(one) if label not in other and label not in result)
+                   for one, other in ((x, y), (y, x)))
+    x = {label: e for label, e in x.items() if label in y or label in result}
+    y = {label: e for label, e in y.items() if label in x or label in result}
+    shared = [label for label in x if label in y]
+    batch, inner = [k for k in result if k in shared], [k for k in shared if k not in result]
+    present = [label for label in result if label in x or label in y]
+    swapped = _product_labels(x, y, batch, inner) != present and _product_labels(y, x, batch, inner) == present
+    if swapped:
+        x, y = y, x
+    first, second = list(x), list(y)
+    numbers = ((tuple(map(first.index, inner)), tuple(map(second.index, inner))),
+               (tuple(map(first.index, batch)), tuple(map(second.index, batch))))
+    order = _product_labels(x, y, batch, inner)
+    extents = {**y, **x}
+    final = None if len(present) == len(result) else tuple(extents.get(label, 1) for label in result)
+    return _Steps((shapes[0], shapes[1]), (summed[0], summed[1]), swapped, numbers,
+                  tuple(map(order.index, present)), final)
 
 
-def _without_repeats(x: Value, x_labels: Labels, y: Value, y_labels: Labels) -> tuple[Value, Labels, Value, Labels]:
-    """The operands without axes of extent 1 whose label has another extent in the other operand."""
-    x_extents, y_extents = dict(zip(x_labels, x.shape, strict=True)), dict(zip(y_labels, y.shape, strict=True))
-    x, x_labels = _dropped(x, x_labels, {k for k, e in x_extents.items() if e == 1 and y_extents.get(k, 1) != 1})
-    y, y_labels = _dropped(y, y_labels, {k for k, e in y_extents.items() if e == 1 and x_extents.get(k, 1) != 1})
-    return x, x_labels, y, y_labels
+def _without_repeats(extents: dict[Any, int], other: dict[Any, int]) -> dict[Any, int]:
+    """The labels without those of extent 1 that have another extent in the other operand."""
+    return {label: e for label, e in extents.items() if e != 1 or other.get(label, 1) == 1}
 
 
-def _dropped(x: Value, labels: Labels, drop: set[Any]) -> tuple[Value, Labels]:
-    if not drop:
-        return x, labels
-    kept = [axis for axis, label in enumerate(labels) if label not in drop]
-    return linear.reshape(x, tuple(x.shape[axis] for axis in kept)), tuple(labels[axis] for axis in kept)
-
-
-def _summed(x: Value, labels: Labels, wanted: set[Any]) -> tuple[Value, Labels]:
-    """`x` summed over the labels that nobody else wants."""
-    axes = tuple(axis for axis, label in enumerate(labels) if label not in wanted)
-    if not axes:
-        return x, labels
-    return sum(x, axes, x.dtype if x.dtype != dtypes.bool_ else None), tuple(k for k in labels if k in wanted)
+def _product_labels(x: dict[Any, int], y: dict[Any, int], batch: list[Any], inner: list[Any]) -> list[Any]:
+    """The labels of dot_general's result."""
+    return batch + [k for k in x if k not in batch and k not in inner] + [
+        k for k in y if k not in batch and k not in inner]
 
 
 def _product_types(x: Value, y: Value, dtype: Any) -> tuple[Value, Value, Any]:

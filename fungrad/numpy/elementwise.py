@@ -78,8 +78,9 @@ def multiply(x: Any, y: Any, /) -> Value:
 
 def true_divide(x: Any, y: Any, /) -> Value:
     """x / y in floating numbers."""
-    if not (isinstance(x, Value) and isinstance(y, Value) and x.type == y.type and dtypes.is_float(x.type.dtype)):
-        x, y = to_common_inexact("divide", x, y)
+    if not (isinstance(x, Value) and dtypes.is_float(x.type.dtype)):
+        return ops.div(*to_common_inexact("divide", x, y))
+    x, y = to_common_pair("divide", x, y)     # a floating operand makes the common type floating
     return ops.div(x, y)
 
 

@@ -85,9 +85,13 @@ def plan(shape: Shape, index: Any, lenient: bool = False) -> Plan:
     return _placed(tuple(extended), tuple(parts))
 
 
-@dataclass(frozen=True, slots=True)
 class _ScalarBool:
-    value: bool
+    """A bool without axes, as an index."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
 
 
 def _placed(shape: Shape, parts: tuple[Part, ...]) -> Plan:
@@ -143,10 +147,13 @@ def _expanded(shape: Shape, items: list[Any]) -> list[Any]:
     return result
 
 
-@dataclass(frozen=True, slots=True)
 class _Mask:
     """A boolean array with axes, as an index."""
-    array: Any
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
 
     @property
     def axes(self) -> int:
