@@ -12,10 +12,8 @@ from dataclasses import dataclass, field, replace
 from ..ir.expr import TRUE, Axis, Buffer, Expr, axis, constant, index_constant, load, operation, substitute
 from ..ir.kernel import If, Loop, Statement, Store
 from ..ir.types import array_type
-from .decompose.dtypes import from_float32
-from .decompose.formula import Formula
 from .instructions import identity
-from .plan import Group, Plan, Write, replace_axes
+from .plan import Group, Plan, Write, narrowed, replace_axes
 
 Body = tuple[Statement, ...]
 TILES = 4   # register tiles side by side, so that whole runs of memory are read
@@ -439,10 +437,7 @@ def start_value(write: Write) -> Expr:
 
 def finish(write: Write, index: tuple[Expr, ...], total: Expr) -> Body:
     """Store a reduction's result; where its `valid` looks at reduced axes, only the contributions were guarded."""
-    dtype = write.target.type.dtype
-    if total.dtype != dtype:   # 16-bit floats are accumulated in float32
-        total = from_float32(Formula(total), dtype).expr
-    result = (Store(write.target, index, total),)
+    result = (Store(write.target, index, narrowed(total, write.target.type.dtype)),)
     return result if any(a in write.reduced for a in _axes_of(write.valid)) else guarded(write.valid, result)
 
 

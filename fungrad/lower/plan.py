@@ -24,11 +24,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ..errors import CompilationError
 from ..ir.expr import TRUE, Axis, Buffer, Expr, axis, index_constant, operation, substitute
 from ..ir.kernel import Kernel, Nest, Opt
 from ..util import toposort
 from .affine import Analysis, Form, offset_form
+from .decompose.dtypes import from_float32
+from .decompose.formula import Formula
 
 
 class ScheduleError(CompilationError):
@@ -187,11 +191,18 @@ def make_plan(kernel: Kernel) -> Plan:
         kept = _axes(nest.axes, taken, local)
         reduced = _axes(nest.reduce_axes, taken, local)
         write = rewrite(write_of(nest), local)
-        combine = write.combine if reduced else None     # over one value, a reduction is that value
-        groups.append(Group(kept + reduced, (replace(write, reduced=frozenset(reduced), combine=combine),)))
+        write = replace(write, reduced=frozenset(reduced))
+        if not reduced:   # over one value, a reduction is that value
+            write = replace(write, combine=None, value=narrowed(write.value, write.target.type.dtype))
+        groups.append(Group(kept + reduced, (write,)))
     if all(not group.axes for group in groups) and groups:   # plain stores at every point of the outer axes
         return Plan(outer, (Group((), tuple(write for group in groups for write in group.writes)),))
     return Plan(outer, tuple(groups))
+
+
+def narrowed(value: Expr, dtype: np.dtype) -> Expr:
+    """A value as it is stored: what is accumulated in float32 for a 16-bit float is rounded."""
+    return value if value.dtype == dtype else from_float32(Formula(value), dtype).expr
 
 
 def _axes(axes: tuple[Axis, ...], taken: set[str], by: dict[Axis, Expr]) -> tuple[Axis, ...]:
