@@ -10,11 +10,11 @@ from .index import subexpressions
 
 # Rough cost of one operation on one element, in simple vector instructions.
 _COST = {
-    "div": 4, "rem": 6, "sqrt": 5, "integer_div": 8, "integer_rem": 8, "mulhi": 4,
-    "exp": 12, "exp2": 10, "expm1": 16, "log": 14, "log2": 14, "log1p": 16, "rsqrt": 6, "cbrt": 30, "pow": 40,
-    "sin": 24, "cos": 24, "tan": 30, "asin": 20, "acos": 20, "atan": 18, "atan2": 24,
-    "sinh": 20, "cosh": 20, "tanh": 16, "asinh": 30, "acosh": 30, "atanh": 24, "logistic": 18,
-    "erf": 24, "erfc": 30, "erf_inv": 40, "lgamma": 80, "digamma": 80,
+    "div": 10, "rem": 12, "sqrt": 10, "integer_div": 12, "integer_rem": 12, "mulhi": 4,
+    "exp": 12, "exp2": 10, "expm1": 16, "log": 16, "log2": 16, "log1p": 18, "rsqrt": 12, "cbrt": 30, "pow": 40,
+    "sin": 24, "cos": 24, "tan": 34, "asin": 20, "acos": 20, "atan": 24, "atan2": 34,
+    "sinh": 26, "cosh": 24, "tanh": 24, "asinh": 30, "acosh": 30, "atanh": 30, "logistic": 24,
+    "erf": 24, "erfc": 34, "erf_inv": 40, "lgamma": 80, "digamma": 80,
     "population_count": 8, "count_leading_zeros": 8, "nextafter": 8, "sign": 3,
 }
 _FREE = frozenset({"constant", "axis", "load", "reduce"})

@@ -37,7 +37,7 @@ def fuse(program: Program, target: Target) -> Fused:
     for node in choose_stages(program):
         builder.build(node)
     outputs = [builder.buffer_of(output) for output in program.outputs]
-    grouper = Grouper()
+    grouper = Grouper(simplify)
     for stage in builder.stages:
         grouper.add(stage)
     recompute(grouper, outputs, simplify)

@@ -16,7 +16,9 @@ import math
 from dataclasses import dataclass, field
 
 from ..ir.expr import Axis, Buffer, Expr
+from .fuse_blocks import BlockOf, Bound, match_rows, partial_type, rows_in_block, split_rows
 from .fuse_stages import Stage
+from .index import Simplifier
 
 SMALL = 32768          # points of work below which a kernel need not be parallel
 MIN_PARALLEL = 32      # points that the outer axes must have in a kernel of more work
@@ -26,17 +28,22 @@ MAX_CODE = 3000        # cost of all expressions of a kernel
 MIN_SHARED = 4096      # bytes that unrelated stages must both read to be put in one kernel
 MAX_CANDIDATES = 6     # groups tried because they read the same buffer
 
-Binding = tuple[Axis | None, ...]
+Binding = tuple[Bound, ...]
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Stages of one kernel. bind[stage][d]: the outer axis that dimension d of the stage is; None: an inner one."""
+    """Stages of one kernel.
+
+    bind[stage][d]: the outer axis that dimension d of the stage is, or the block of one; None: an inner axis.
+    block: the rows in a block of the last outer axis (see `fuse_blocks`), 0 where it is not cut into blocks.
+    """
     number: int
     stages: list[Stage]
     outer: list[Axis]
     bind: dict[Stage, Binding]
     kind: str
+    block: int = 0
     reasons: list[str] = field(default_factory=list)
     before: set[Group] = field(default_factory=set)   # groups that this one reads
     after: set[Group] = field(default_factory=set)    # groups that read this one
@@ -53,9 +60,10 @@ class Group:
 class Grouper:
     """Puts stages into groups, one after another."""
 
-    __slots__ = ("groups", "group_of", "stage_of", "readers", "_count")
+    __slots__ = ("groups", "group_of", "stage_of", "readers", "simplify", "_count")
 
-    def __init__(self) -> None:
+    def __init__(self, simplify: Simplifier) -> None:
+        self.simplify = simplify
         self.groups: dict[Group, None] = {}
         self.group_of: dict[Buffer, Group] = {}
         self.stage_of: dict[Buffer, Stage] = {}
@@ -64,25 +72,37 @@ class Grouper:
 
     def add(self, stage: Stage) -> None:
         """Make a group of the stage and merge it with those from which it saves memory traffic."""
-        axes = tuple([a if a.extent != 1 else None for a in stage.axes])
-        group = Group(self._count, [stage], [a for a in axes if a is not None], {stage: axes}, stage.kind)
-        self._count += 1
-        self.groups[group] = None
-        buffers = stage.read_buffers()
-        for target in (stage.results or (stage.buffer,)):
-            self.group_of[target] = group
-            self.stage_of[target] = stage
-        for buffer in buffers:
-            producer = self.group_of.get(buffer)
-            if producer is not None:
-                group.before.add(producer)
-                producer.after.add(group)
+        alone = group = self._group(stage)
         candidates = self._candidates(stage, group)
-        for buffer in buffers:
+        for buffer in stage.read_buffers():
             self.readers.setdefault(buffer, []).append(stage)
         for _, candidate, why in candidates:
             if candidate in self.groups and candidate is not group and group.kind not in ("contraction", "loops"):
                 group = self._try(candidate, group, why)
+        if group is alone and stage.kind == "reduce" and stage.points > SMALL:
+            for _, candidate, why in candidates:
+                if candidate.kind in ("map", "reduce") and candidate in self.groups \
+                        and self._join_in_blocks(candidate, group, stage, why):
+                    break
+
+    def _group(self, stage: Stage) -> Group:
+        """A group of one stage."""
+        axes = tuple([a if a.extent != 1 else None for a in stage.axes])
+        group = Group(self._count, [stage], [a for a in axes if a is not None], {stage: axes}, stage.kind)
+        self._count += 1
+        self.groups[group] = None
+        for target in (stage.results or (stage.buffer,)):
+            self.group_of[target] = group
+            self.stage_of[target] = stage
+        self._connect(group, stage)
+        return group
+
+    def _connect(self, group: Group, stage: Stage) -> None:
+        for buffer in stage.read_buffers():
+            producer = self.group_of.get(buffer)
+            if producer is not None and producer is not group:
+                group.before.add(producer)
+                producer.after.add(group)
 
     def _candidates(self, stage: Stage, group: Group) -> list[tuple[int, Group, str]]:
         """Groups that share data with a stage, the most bytes first."""
@@ -103,6 +123,37 @@ class Grouper:
         saved.pop(group, None)
         order = sorted(saved, key=lambda other: (-saved[other], -other.number))
         return [(saved[other], other, why[other]) for other in order]
+
+    def _join_in_blocks(self, rows_group: Group, group: Group, stage: Stage, why: str) -> bool:
+        """Compute a reduction over the rows of another group in it, block by block (see `fuse_blocks`)."""
+        rows = match_rows(rows_group.stages, rows_group.bind, rows_group.outer, stage)
+        if rows is None or self._cycle(rows_group, group):
+            return False
+        kept = [a for a, _ in rows.pairs]
+        block = rows_in_block(rows, rows_group.stages, stage)
+        if block is None or (rows_group.block and (rows_group.outer[-1] is not kept[-1] or len(kept) < len(
+                rows_group.outer))) or any(_short_runs(other, binding, set(kept)) for other, binding in
+                                           rows_group.bind.items()):
+            return False
+        block = rows_group.block or block
+        partial = Buffer(f"{stage.buffer.name}_partial", partial_type(stage, rows, block))
+        first, binding = split_rows(stage, rows, block, partial, self.simplify)
+        rows_group.bind = {other: tuple([a if isinstance(a, BlockOf) or a in kept else None for a in bound])
+                           for other, bound in rows_group.bind.items()}
+        rows_group.outer, rows_group.block, rows_group.kind = kept, block, "reduce"
+        rows_group.bind[first] = binding
+        rows_group.stages = sorted([*rows_group.stages, first], key=lambda other: other.number)
+        rows_group.reasons.append(f"fused in blocks of {block} rows: {why}")
+        self.group_of[partial], self.stage_of[partial] = rows_group, first
+        self._connect(rows_group, first)
+        for other in list(group.before):
+            other.after.discard(group)
+        group.before.clear()
+        self._connect(group, stage)
+        for buffer in first.read_buffers():
+            self.readers[buffer] = [other for other in self.readers[buffer] if other is not stage] + [first]
+        self.readers.setdefault(partial, []).append(stage)
+        return True
 
     # ---- merging --------------------------------------------------------------------------------------------------
 
@@ -136,9 +187,11 @@ class Grouper:
     def _merge(self, first: Group, second: Group, pairs: dict[Axis, Axis], why: str) -> Group:
         renamed = {theirs: mine for mine, theirs in pairs.items()}
         for stage, binding in first.bind.items():
-            first.bind[stage] = tuple([a if a in pairs else None for a in binding])
+            first.bind[stage] = tuple([a if isinstance(a, BlockOf) or a in pairs else None for a in binding])
         for stage, binding in second.bind.items():
-            first.bind[stage] = tuple([renamed.get(a) if a is not None else None for a in binding])
+            first.bind[stage] = tuple([BlockOf(renamed[a.axis]) if isinstance(a, BlockOf) else
+                                       renamed.get(a) if a is not None else None for a in binding])
+        first.block = first.block or second.block
         first.outer = [a for a in first.outer if a in pairs]
         first.stages = sorted([*first.stages, *second.stages], key=lambda stage: stage.number)
         if first.kind != "contraction":
@@ -199,7 +252,7 @@ def _match(first: Group, second: Group) -> dict[Axis, Axis]:
     between = False
     own = {stage.buffer: stage for stage in first.stages}
     for reader in second.stages:
-        mine = {a: bound for a, bound in zip(reader.axes, second.bind[reader], strict=True) if bound is not None}
+        mine = {a: bound for a, bound in zip(reader.axes, second.bind[reader], strict=True) if isinstance(bound, Axis)}
         for e in reader.reads:
             producer = own.get(e.attribute)
             if producer is None:
@@ -207,6 +260,9 @@ def _match(first: Group, second: Group) -> dict[Axis, Axis]:
             between = True
             for a, position in zip(first.bind[producer], e.operands[:-1], strict=True):
                 if a is None:
+                    continue
+                if isinstance(a, BlockOf):
+                    dropped.add(a.axis)
                     continue
                 b = mine.get(position.attribute) if position.op == "axis" else None
                 if b is None or pairs.setdefault(a, b) is not b:
@@ -236,7 +292,7 @@ def _match_shared(first: Group, second: Group, pairs: dict[Axis, Axis], dropped:
             if x.op != "axis" or y.op != "axis":
                 continue
             a, b = outer_first.get(x.attribute), outer_second.get(y.attribute)
-            if a is not None and b is not None:
+            if isinstance(a, Axis) and isinstance(b, Axis):
                 pairs.setdefault(a, b)
 
 
@@ -245,6 +301,8 @@ def _objection(first: Group, second: Group, pairs: dict[Axis, Axis]) -> str:
     shrinks = len(pairs) < len(first.outer)
     if first.kind == "contraction" and (shrinks or len(pairs) < len(second.outer) or not _is_epilogue(first, second)):
         return "not an elementwise epilogue of the contraction"
+    if (first.block or second.block) and not _keeps_blocks(first, second, pairs):
+        return "its rows are computed in blocks"
     points = first.points + second.points
     if points > SMALL:
         parallel = math.prod(a.extent for a in pairs)
@@ -268,6 +326,16 @@ def _objection(first: Group, second: Group, pairs: dict[Axis, Axis]) -> str:
     return ""
 
 
+def _keeps_blocks(first: Group, second: Group, pairs: dict[Axis, Axis]) -> bool:
+    """Whether groups that are computed in blocks of rows keep them when they are merged."""
+    if first.block and second.block and first.block != second.block:
+        return False
+    for group, kept in ((first, list(pairs)), (second, list(pairs.values()))):
+        if group.block and (not kept or kept[-1] is not group.outer[-1] or len(kept) < len(group.outer)):
+            return False
+    return True
+
+
 def _is_epilogue(first: Group, second: Group) -> bool:
     """Whether `second` is maps over the points of the contraction `first`, and reads what it computes."""
     return (_reads_between(first, second) and
@@ -287,11 +355,10 @@ def _short_runs(stage: Stage, binding: Binding, kept: set[Axis]) -> bool:
         return False
     inner, last = 1, 1
     for a, bound in zip(reversed(stage.axes), reversed(binding), strict=True):
-        if bound is None or bound not in kept:
-            inner *= a.extent
-        else:
+        if isinstance(bound, Axis) and bound in kept:
             break
+        inner *= a.extent
     for a, bound in zip(stage.axes, binding, strict=True):
-        if bound is None or bound not in kept:
+        if not isinstance(bound, Axis) or bound not in kept:
             last *= a.extent
     return last > 1 and inner < min(MIN_RUN, last)

@@ -22,6 +22,7 @@ from ..ir.expr import (
     constant,
     index_constant,
     load,
+    operation,
     select,
     substitute,
 )
@@ -30,8 +31,9 @@ from ..ir.target import Target
 from ..ir.types import Type, array_type
 from .fuse_arrange import arrange
 from .fuse_axes import split_axes
+from .fuse_blocks import BlockOf
 from .fuse_groups import Group
-from .fuse_stages import Stage
+from .fuse_stages import RECOMPUTE, Stage
 from .index import Simplifier
 
 MAX_KERNELS = 4096
@@ -70,7 +72,8 @@ class KernelBuilder:
         self.exported = exported
         self.target = target
         self.simplify = simplify
-        self.outer = {a: canonical_axis(f"o{number}", a.extent) for number, a in enumerate(self._outer_order())}
+        self.outer = {a: canonical_axis(f"o{number}", a.extent // self._rows(a))
+                      for number, a in enumerate(self._outer_order())}
         self.own = {stage.buffer: stage for stage in group.stages}
         self.global_of: dict[Buffer, Buffer] = {}      # program buffer -> the kernel's argument
         self.outputs: list[Buffer] = []                # program buffers
@@ -79,20 +82,28 @@ class KernelBuilder:
         self.scratch_of: dict[Buffer, Buffer] = {}
         self.values: dict[Buffer, tuple[Expr, tuple[Axis, ...]]] = {}   # their expression stands in their readers
         self.nests: list[Nest] = []
-        self.reads = self._count_reads()
+        self.evaluations = self._count_evaluations()
 
     def _outer_order(self) -> list[Axis]:
         """The outer axes in the order of the largest output's dimensions, so that it is written row by row."""
         outputs = [stage for stage in self.group.stages if stage.buffer in self.exported]
         largest = max(outputs, key=lambda stage: stage.buffer.type.size, default=self.group.stages[-1])
-        bound = [a for a in self.group.bind[largest] if a is not None]
+        bound = [a for a in self.group.bind[largest] if isinstance(a, Axis)]
         return bound if len(bound) == len(self.group.outer) else list(self.group.outer)
 
-    def _count_reads(self) -> dict[Buffer, int]:
+    def _rows(self, a: Axis) -> int:
+        """The rows in a block of an outer axis."""
+        return self.group.block if self.group.block and a is self.group.outer[-1] else 1
+
+    def _count_evaluations(self) -> dict[Buffer, int]:
+        """How many elements of each buffer are wanted: by readers in the group, or by the readers of inlined ones."""
         counts: dict[Buffer, int] = {}
-        for stage in self.group.stages:
+        for stage in reversed(self.group.stages):
+            wanted = stage.points
+            if stage.buffer in counts and stage.buffer not in self.exported and self._is_inlined(stage, counts):
+                wanted = counts[stage.buffer]
             for e in stage.reads:
-                counts[e.attribute] = counts.get(e.attribute, 0) + 1
+                counts[e.attribute] = counts.get(e.attribute, 0) + wanted
         return counts
 
     def build(self) -> tuple[Kernel, tuple[Buffer, ...], tuple[Buffer, ...]]:
@@ -117,8 +128,8 @@ class KernelBuilder:
         assert stage.value is not None
         value = self._rewrite(stage.value, places)
         full = tuple([places[a] for a in stage.axes])
-        exported, read = stage.buffer in self.exported, self.reads.get(stage.buffer, 0)
-        if stage.kind == "map" and not inner or not exported and self._is_inlined(stage, inner):
+        exported, read = stage.buffer in self.exported, self.evaluations.get(stage.buffer, 0)
+        if stage.kind == "map" and not inner or not exported and self._is_inlined(stage, self.evaluations):
             self.values[stage.buffer] = value, inner
             if exported:
                 self._store(self._output(stage.buffer), full, inner, value, stage, reduce_axes)
@@ -138,21 +149,36 @@ class KernelBuilder:
         for a, bound in zip(stage.axes, self.group.bind[stage], strict=True):
             if a.extent == 1:
                 places[a] = index_constant(0)
-            elif bound is not None:
+            elif isinstance(bound, BlockOf):
+                places[a] = axis_expr(self.outer[bound.axis])
+            elif bound is not None and self._rows(bound) == 1:
                 places[a] = axis_expr(self.outer[bound])
+            elif bound is not None:
+                inner.append(canonical_axis(f"i{len(inner)}", self._rows(bound)))
+                places[a] = operation("add", self._first_row(bound), axis_expr(inner[-1]))
             else:
                 inner.append(canonical_axis(f"i{len(inner)}", a.extent))
                 places[a] = axis_expr(inner[-1])
         return places, tuple(inner)
 
-    def _is_inlined(self, stage: Stage, inner: tuple[Axis, ...]) -> bool:
+    def _first_row(self, bound: Axis) -> Expr:
+        """The first row of the current block."""
+        return operation("mul", axis_expr(self.outer[bound]), index_constant(self._rows(bound)))
+
+    def _is_inlined(self, stage: Stage, evaluations: dict[Buffer, int]) -> bool:
         """Whether a stage that only this kernel reads is recomputed by its readers."""
         if stage.kind != "map":
             return False
-        if self.reads.get(stage.buffer, 0) <= 1:
+        again = evaluations.get(stage.buffer, 0) / max(stage.buffer.type.size, 1) - 1
+        if again <= 0 or stage.cost * again <= RECOMPUTE:
             return True
-        size = math.prod(a.extent for a in inner) * stage.buffer.type.dtype.itemsize
-        return size > self.target.caches[1] // 4
+        size = math.prod(self._inner_extents(stage)) * stage.buffer.type.dtype.itemsize
+        return size == stage.buffer.type.dtype.itemsize or size > self.target.caches[1] // 4
+
+    def _inner_extents(self, stage: Stage) -> list[int]:
+        """The extents of a stage's inner axes."""
+        return [a.extent if bound is None else self._rows(bound)
+                for a, bound in zip(stage.axes, self.group.bind[stage], strict=True) if not isinstance(bound, BlockOf)]
 
     def _store(self, target: Buffer, index: tuple[Expr, ...], inner: tuple[Axis, ...], value: Expr, stage: Stage,
                reduce_axes: tuple[Axis, ...]) -> None:
@@ -193,13 +219,24 @@ class KernelBuilder:
                 self.inputs.append(buffer)
                 self.global_of[buffer] = argument
             return load(argument, index, valid)
-        inner = tuple([i for i, a, bound in zip(index, stage.axes, self.group.bind[stage], strict=True)
-                       if bound is None and a.extent != 1])
+        inner = self._inner_index(index, stage)
         if buffer in self.values:
             return self._inlined(*self.values[buffer], inner, valid)
         if buffer in self.scratch_of:
             return load(self.scratch_of[buffer], inner, valid)
         return load(self.global_of[buffer], index, valid)
+
+    def _inner_index(self, index: tuple[Expr, ...], stage: Stage) -> tuple[Expr, ...]:
+        """The part of an index into a stage that the outer axes do not fix."""
+        inner: list[Expr] = []
+        for i, a, bound in zip(index, stage.axes, self.group.bind[stage], strict=True):
+            if a.extent == 1 or isinstance(bound, BlockOf):
+                continue
+            if bound is None:
+                inner.append(i)
+            elif self._rows(bound) > 1:
+                inner.append(self.simplify(operation("sub", i, self._first_row(bound))))
+        return tuple(inner)
 
     def _inlined(self, value: Expr, axes: tuple[Axis, ...], index: tuple[Expr, ...], valid: Expr) -> Expr:
         """A stage's expression over `axes` at another inner index, reading nothing where it is not valid."""

@@ -41,7 +41,7 @@ class Stage:
 
     kind: "map", "reduce", "contraction" or "loops" (then `fragment` and `results`, and no value).
     """
-    number: int
+    number: float      # the order of computation
     buffer: Buffer
     axes: tuple[Axis, ...]
     value: Expr | None
@@ -393,7 +393,13 @@ def _is_contraction(value: Expr, combine: str, axes: tuple[Axis, ...], reduce_ax
     extent = math.prod(a.extent for a in reduce_axes)
     if extent < MIN_CONTRACTED or extent * math.prod(a.extent for a in axes) < MIN_CONTRACTION:
         return False
-    left, right = (set(axes_of(operand)) for operand in value.operands)
+    left, right = map(_whole_axes, value.operands)
     outer = [a for a in axes if a.extent > 1]
     return (any(a in left and a not in right for a in outer) and any(a in right and a not in left for a in outer)
             and any(a in left and a in right for a in reduce_axes))
+
+
+def _whole_axes(value: Expr) -> set[Axis]:
+    """The axes of an expression but for those of which it sees quotients only (the group of a grouped convolution)."""
+    return {operand.attribute for e in subexpressions(value) for number, operand in enumerate(e.operands)
+            if operand.op == "axis" and not (e.op == "div" and number == 0 and e.operands[1].op == "constant")}

@@ -145,9 +145,9 @@ class Chooser:
         for access in facts.accesses:
             coefficient = access.form.coefficient(a)
             weight = 1.5 if access.write and not group.reduced else 1.0
-            total += weight if coefficient == 1 else 0.25 if coefficient == 0 else 0.0
+            total += weight if coefficient == 1 else 0.25 if coefficient == 0 else -weight     # a gather costs
         widest = self.lanes(group, None)
-        return total * min(a.extent, widest) / widest
+        return total * min(a.extent, widest) / widest if total > 0 else total
 
     def lanes(self, group: Group, vector: Axis | None) -> int:
         """As many lanes as fill a register with the widest values that are stored."""

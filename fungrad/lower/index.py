@@ -654,8 +654,8 @@ def _fold_integers(e: Expr) -> Expr:
 # ---- reductions of reductions -------------------------------------------------------------------------------------
 
 def merge_reductions(e: Expr) -> Expr:
-    """reduce_add[r](select(c, reduce_add[q](body), 0)) -> reduce_add[r, q](select(c, body, 0)), and so for max, min,
-    mul.
+    """reduce_add[r](select(c, reduce_add[q](body), 0)) -> reduce_add[r, q](select(c, body, 0)), and likewise max,
+    min and mul.
 
     The condition of a select is moved inside for add only, where its other branch is 0. Floating sums are
     re-associated, as every reduction is.

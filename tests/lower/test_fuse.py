@@ -2,11 +2,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from fungrad.ir.types import array_type
+from fungrad.lower import fuse_blocks, fuse_groups, fuse_stages
 from fungrad.lower.fuse import fuse
 from fungrad.ops import contract, create, elementwise as e, linear, reduce, slicing
+from fungrad.trace import evaluate
+from fungrad.transforms.linearize import linearize_program
+from fungrad.transforms.transpose import transpose_program
 from tests.lower.programs import FLOAT32, TARGET, check, kernels, random_arrays, random_function, traced
 
 
@@ -17,6 +22,21 @@ def test_random_programs_keep_their_meaning(data):
                                 max_size=3))
     program = traced(random_function(data.draw), *shapes)
     check(program, random_arrays(program.input_types, data.draw(st.integers(0, 3))))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_random_programs_keep_their_meaning_under_the_rules_for_large_arrays(data):
+    shapes = data.draw(st.lists(st.lists(st.sampled_from([1, 2, 8, 16]), min_size=1, max_size=3).map(tuple), min_size=1,
+                                max_size=2))
+    program = traced(random_function(data.draw), *shapes)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("SMALL", 0), ("MIN_PARALLEL", 2), ("MIN_SHARED", 0), ("MIN_RUN", 2)):
+            patch.setattr(fuse_groups, name, value)
+        for name, value in (("MIN_BLOCK", 2), ("MIN_BLOCKS", 1), ("WORTH", 0)):
+            patch.setattr(fuse_blocks, name, value)
+        patch.setattr(fuse_stages, "MIN_CONTRACTION", 16)
+        check(program, random_arrays(program.input_types))
 
 
 def rows(x, n):
@@ -43,6 +63,24 @@ def layer_norm(x, gain, bias):
     scale = e.rsqrt(e.add(variance, create.full_like(variance, 1e-5)))
     return [e.add(e.mul(e.mul(centred, rows(scale, shape[1])), linear.broadcast(gain, shape, (1,))),
                   linear.broadcast(bias, shape, (1,)))]
+
+
+def layer_norm_loss(x, gain, bias, weight):
+    (y,) = layer_norm(x, gain, bias)
+    return [linear.reduce_sum(e.mul(y, weight), (0, 1))]
+
+
+def gradient(function, *shapes, count):
+    """The program of the gradients of a scalar function with respect to its first operands."""
+    program = traced(function, *shapes)
+    marked = tuple(number < count for number in range(len(shapes)))
+    forward, linear_part, _ = linearize_program(program, marked)
+    backward, _ = transpose_program(linear_part, tuple(n < count for n in range(len(linear_part.input_types))), (True,))
+
+    def function_and_gradients(*values):
+        result, *residuals = evaluate(forward, values)
+        return [result, *evaluate(backward, [*residuals, create.full((), 1, FLOAT32)])]
+    return traced(function_and_gradients, *shapes)
 
 
 def adam(p, m, v, gradient):
@@ -161,6 +199,21 @@ def test_a_column_reduction_is_not_walked_inside_a_row_kernel():
         total = linear.reduce_sum(x, (0,))
         return [e.div(x, linear.broadcast(total, x.shape, (1,)))]
     assert kernels(normalized, (512, 256)) == ["nests", "nests"]
+
+
+def test_sums_over_rows_join_the_row_kernel_in_blocks():
+    program = gradient(layer_norm_loss, (512, 128), (128,), (128,), (512, 128), count=3)
+    first, *rest = check(program).launches
+    assert [a.extent for a in first.kernel.outer] == [16] and len(first.kernel.outputs) == 4
+    assert all(launch.kernel.nests[0].reduce_axes[0].extent == 16 for launch in rest) and len(rest) == 3
+
+
+def test_cross_entropy_forward_and_backward_is_one_kernel_and_a_small_sum():
+    def cross_entropy(x, labels):
+        (scores,) = log_softmax(x)
+        return [e.neg(linear.reduce_sum(linear.reduce_sum(e.mul(scores, labels), (1,)), (0,)))]
+    fused = check(gradient(cross_entropy, (256, 200), (256, 200), count=1))
+    assert len(fused.launches) == 2 and len(fused.launches[1].kernel.inputs) == 1
 
 
 def test_reasons_are_given():
