@@ -117,6 +117,9 @@ class Backend(ABC):
     def assembly(self, code: InstructionList) -> str:
         """The machine code of one kernel as text, as far as the device's tools show it."""
 
+    def prepare(self, code: InstructionList, store: ObjectStore) -> None:  # noqa: B027  (optional)
+        """Begin to compile a kernel, in the background, that `compile` will be asked for; may do nothing."""
+
     @abstractmethod
     def compile(self, lowered: Lowered, store: ObjectStore) -> Loaded:
         """Render, compile and load a program. Raises CompilationError."""

@@ -13,8 +13,6 @@ import re
 import struct
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -23,7 +21,7 @@ from ..ir.lowered import Lowered
 from ..ir.target import Target
 from . import llvm, threads
 from .base import ALIGNMENT, HostBackend, Loaded, ObjectStore, table
-from .engine import Code, engine, function, machine_name
+from .engine import Code, Job, engine, function, machine_name
 from .host import host_target, thread_count
 
 ENTRY = "fungrad_kernel"
@@ -36,6 +34,20 @@ BYTES_PER_SECOND = 30e9
 KEEP_GIL_SECONDS = 2e-6
 
 
+class Compiling:
+    """A kernel between `prepare` and `compile`: being compiled by a native thread (`job`), or loaded."""
+
+    __slots__ = ("code", "text", "key", "job", "loaded", "lock")
+
+    def __init__(self, code: InstructionList, text: str, key: str, job: Job | None, loaded: Code | None):
+        self.code = code   # keeps its identity, by which the kernel is found again
+        self.text = text
+        self.key = key
+        self.job = job
+        self.loaded = loaded
+        self.lock = threading.Lock()
+
+
 class CpuBackend(HostBackend):
     """The host's processor."""
 
@@ -44,15 +56,26 @@ class CpuBackend(HostBackend):
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._kernels: WeakValueDictionary[str, Code] = WeakValueDictionary()
+        self._compiling: dict[int, Compiling] = {}
+        self._abandoned: list[dict[int, Compiling]] = []
         self._pool: Pool | None = None
         self._target: Target | None = None
+        atexit.register(self._wait_for_jobs)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
 
     def _after_fork(self) -> None:
+        """In the child no thread works on the jobs, and what they had begun cannot even be freed."""
         self._lock = threading.RLock()
+        self._abandoned.append(self._compiling)
+        self._compiling = {}
         if self._pool is not None:
             self._pool.initialize()
+
+    def _wait_for_jobs(self) -> None:
+        for kernel in list(self._compiling.values()):
+            if kernel.job is not None and self._pool is not None:
+                self._pool.wait(kernel.job.address)
 
     def target(self) -> Target:
         if self._target is None:
@@ -65,47 +88,95 @@ class CpuBackend(HostBackend):
     def assembly(self, code: InstructionList) -> str:
         return engine().assembly(kernel_module(self.render(code), code))
 
+    def prepare(self, code: InstructionList, store: ObjectStore) -> None:
+        self._begin(code, store)
+
     def compile(self, lowered: Lowered, store: ObjectStore) -> CpuLoaded:
         distinct = {id(code): code for code in lowered.code}   # by identity: hashing a list reads all of it
-        codes = parallel_map(lambda code: self._kernel(code, store), list(distinct.values()), thread_count())
-        return CpuLoaded(lowered, dict(zip(distinct, codes, strict=True)), self.pool(store))
+        begun = {number: self._begin(code, store) for number, code in distinct.items()}
+        try:
+            kernels = {number: self._finish(kernel, store) for number, kernel in begun.items()}
+        finally:
+            with self._lock:
+                for number, kernel in begun.items():
+                    if kernel.job is None:
+                        self._compiling.pop(number, None)
+        return CpuLoaded(lowered, kernels, self.pool(store))
 
-    def _kernel(self, code: InstructionList, store: ObjectStore) -> Code:
-        return self._native(kernel_module(self.render(code), code), (ENTRY,), store)
-
-    def _native(self, text: str, exports: tuple[str, ...], store: ObjectStore) -> Code:
-        """The loaded code of a module of LLVM IR: from this process, else from the store, else compiled now."""
-        key = engine().key(text)
-        found = self._kernels.get(key)
-        if found is not None:
-            return found
-        data = store.get(key)
-        if data is None:
-            data = engine().emit(text)
-            store.put(key, data)
-        loaded = engine().load(data, exports)
+    def _begin(self, code: InstructionList, store: ObjectStore) -> Compiling:
+        """Find the kernel in this process or in the store, or give it to a native thread."""
         with self._lock:
-            return self._kernels.setdefault(key, loaded)
+            found = self._compiling.get(id(code))
+            if found is not None:
+                return found
+            text = kernel_module(self.render(code), code)
+            key = engine().key(text)
+            loaded, job = self._kernels.get(key), None
+            if loaded is None:
+                data = store.get(key)
+                if data is not None:
+                    loaded = engine().load(data, (ENTRY,))
+                else:
+                    job = self._start(text, store)
+            made = self._compiling[id(code)] = Compiling(code, text, key, job, loaded)
+            return made
+
+    def _start(self, text: str, store: ObjectStore) -> Job | None:
+        pool = self.pool(store)
+        job = Job(engine(), text)
+        return job if pool.submit(job.address, pool.threads) else None
+
+    def _finish(self, kernel: Compiling, store: ObjectStore) -> Code:
+        """The loaded code of a kernel that was begun."""
+        with kernel.lock:
+            if kernel.loaded is None:
+                data = self._object(kernel)
+                store.put(kernel.key, data)
+                kernel.loaded = engine().load(data, (ENTRY,))
+        with self._lock:
+            return self._kernels.setdefault(kernel.key, kernel.loaded)
+
+    def _object(self, kernel: Compiling) -> bytes:
+        job, pool = kernel.job, self._pool
+        if job is None or pool is None:
+            return engine().emit(kernel.text)
+        pool.wait(job.address)
+        kernel.job = None
+        return job.result()
 
     def pool(self, store: ObjectStore) -> Pool:
         """The native launcher with its thread pool."""
         with self._lock:
             if self._pool is None:
-                self._pool = Pool(self._native(threads.module_text(machine_name()), threads.EXPORTS, store))
+                self._pool = Pool(load_launcher(store))
             wanted = thread_count()
             if wanted != self._pool.threads:
                 self._pool.set_threads(wanted)
             return self._pool
 
 
+def load_launcher(store: ObjectStore) -> Code:
+    """The native code of `threads.py` and `jobs.py`, from the store if it is there."""
+    text = threads.module_text(machine_name())
+    key = engine().key(text)
+    data = store.get(key)
+    if data is None:
+        data = engine().emit(text)
+        store.put(key, data)
+    return engine().load(data, threads.EXPORTS)
+
+
 class Pool:
-    """The functions of the native module of `threads.py`."""
+    """The functions of the native module of `threads.py` and `jobs.py`."""
 
     def __init__(self, code: Code):
         self._code = code
         at = code.addresses
         self.execute_address = at["fungrad_execute"]
-        self.initialize = function(at["fungrad_initialize"])
+        self._initialize = function(at["fungrad_initialize"])
+        self._reset_jobs = function(at["fungrad_reset_jobs"])
+        self._submit = function(at["fungrad_submit"], ctypes.c_void_p, ctypes.c_int64, result=ctypes.c_int64)
+        self.wait = function(at["fungrad_wait"], ctypes.c_void_p)
         self.workers = function(at["fungrad_workers"], result=ctypes.c_int64)
         self._stop = function(at["fungrad_stop"])
         self._set_threads = function(at["fungrad_set_threads"], ctypes.c_int64)
@@ -115,6 +186,15 @@ class Pool:
         self.threads = 1
         self.initialize()
         atexit.register(self._stop)
+
+    def initialize(self) -> None:
+        """Put the pool in its first state: at load, and in the child of a fork."""
+        self._initialize()
+        self._reset_jobs()
+
+    def submit(self, job: int, limit: int) -> bool:
+        """Let one of at most `limit` native threads compile a job; false where there are no such threads."""
+        return bool(self._submit(job, limit))
 
     def set_threads(self, count: int) -> None:
         """Use this many threads, the caller included, from the next launch on."""
@@ -166,33 +246,6 @@ class CpuLoaded(Loaded):
             self._pool.execute(ctypes.addressof(program), words)
             times.append(time.perf_counter() - start)
         return times
-
-
-def parallel_map(function: Callable[[Any], Any], items: list[Any], workers: int) -> list[Any]:
-    """`[function(item) for item in items]` on several threads, for work that lets go of the GIL. Raises its error."""
-    results: list[Any] = [None] * len(items)
-    errors: list[BaseException] = []
-    waiting = deque(enumerate(items))
-
-    def work() -> None:
-        while waiting and not errors:
-            try:
-                number, item = waiting.popleft()
-            except IndexError:
-                return
-            try:
-                results[number] = function(item)
-            except BaseException as error:
-                errors.append(error)
-    helpers = [threading.Thread(target=work, name="fungrad-compile") for _ in range(min(workers, len(items)) - 1)]
-    for helper in helpers:
-        helper.start()
-    work()
-    for helper in helpers:
-        helper.join()
-    if errors:
-        raise errors[0]
-    return results
 
 
 def kernel_module(text: str, code: InstructionList) -> str:

@@ -15,9 +15,11 @@ import itertools
 import os
 import platform
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CompilationError
+from . import jobs
 
 PIPELINE_VERSION = "1"
 
@@ -30,6 +32,43 @@ class Code:
     def __init__(self, tracker: Any, addresses: dict[str, int]):
         self._tracker = tracker
         self.addresses = addresses
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A parsed module with what runs the passes and emits its object."""
+    module: Any
+    machine: Any
+    builder: Any
+    passes: Any
+    options: Any
+
+
+class Job:
+    """A module that native threads compile (see `jobs.py`). `submit` it, then take `result`."""
+
+    __slots__ = ("_engine", "_work", "_words", "address")
+
+    def __init__(self, engine: Engine, text: str):
+        self._engine = engine
+        work = self._work = engine.prepare(text)
+        operands = [engine.run_address, _address(work.passes), _address(work.module), _address(work.builder),
+                    engine.emit_address, _address(work.machine)]
+        self._words = (ctypes.c_int64 * len(jobs.WORDS))(*operands)
+        self.address = ctypes.addressof(self._words)
+
+    def result(self) -> bytes:
+        """The object of a finished job; to be called once. Raises CompilationError."""
+        message, buffer = self._words[6], self._words[7]
+        if not buffer:
+            text = ctypes.string_at(message).decode(errors="replace") if message else "no reason given"
+            raise CompilationError(f"LLVM cannot compile a kernel: {text}")
+        return self._engine.take_buffer(ctypes.cast(buffer, self._engine.buffer_type))
+
+
+def _address(reference: Any) -> int:
+    """The address of the LLVM object behind one of llvmlite's."""
+    return ctypes.cast(reference._ptr, ctypes.c_void_p).value or 0
 
 
 class Engine:
@@ -55,6 +94,9 @@ class Engine:
         self._data_layout = str(self._machine().target_data)
         self._run_passes = unlocked(llvm.ffi.lib.LLVMPY_RunNewModulePassManager)
         self._emit_to_memory = unlocked(llvm.ffi.lib.LLVMPY_TargetMachineEmitToMemory)
+        self.run_address = ctypes.cast(self._run_passes, ctypes.c_void_p).value or 0
+        self.emit_address = ctypes.cast(self._emit_to_memory, ctypes.c_void_p).value or 0
+        self.buffer_type = self._emit_to_memory.restype
         self.fingerprint = "|".join((self.triple, self.cpu, self.features, self.version, PIPELINE_VERSION))
         os.register_at_fork(after_in_child=self._after_fork)
 
@@ -75,15 +117,22 @@ class Engine:
         Several threads may emit at once: each has a context and a target machine of its own, and the two calls that
         take long go past llvmlite's lock.
         """
-        module, machine = self._optimized(text)
-        return self._emit(machine, module)
+        work = self.prepare(text)
+        self._run_passes(work.passes, work.module, work.builder)
+        with self._llvm.ffi.OutputString() as message:
+            buffer = self._emit_to_memory(work.machine, work.module, 1, message)
+            if not buffer:
+                raise CompilationError(f"LLVM cannot compile a kernel: {message}")
+        return self.take_buffer(buffer)
 
     def assembly(self, text: str) -> str:
         """The assembly text of one module of LLVM IR."""
-        module, machine = self._optimized(text)
-        return machine.emit_assembly(module)
+        work = self.prepare(text)
+        work.passes.run(work.module, work.builder)
+        return work.machine.emit_assembly(work.module)
 
-    def _optimized(self, text: str) -> tuple[Any, Any]:
+    def prepare(self, text: str) -> Work:
+        """Everything up to the passes. Raises CompilationError for text that is not LLVM IR."""
         llvm, machine = self._llvm, self._machine()
         try:
             module = llvm.parse_assembly(text, llvm.create_context())
@@ -91,20 +140,17 @@ class Engine:
             raise CompilationError(f"LLVM refuses a kernel's text: {error}\n{numbered(text)}") from None
         module.triple = self.triple
         module.data_layout = self._data_layout
-        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        builder = llvm.create_pass_builder(machine, options)
         passes = llvm.create_new_module_pass_manager()
         passes.add_sroa_pass()
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
-        self._run_passes(passes, module, builder)
-        return module, machine
+        return Work(module, machine, builder, passes, options)
 
-    def _emit(self, machine: Any, module: Any) -> bytes:
+    def take_buffer(self, buffer: Any) -> bytes:
+        """The bytes of LLVM's memory buffer, which is freed."""
         library = self._llvm.ffi.lib
-        with self._llvm.ffi.OutputString() as message:
-            buffer = self._emit_to_memory(machine, module, 1, message)
-            if not buffer:
-                raise CompilationError(f"LLVM cannot compile a kernel: {message}")
         try:
             return ctypes.string_at(library.LLVMPY_GetBufferStart(buffer), library.LLVMPY_GetBufferSize(buffer))
         finally:

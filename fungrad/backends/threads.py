@@ -26,10 +26,13 @@ import signal
 import sys
 import time
 
+from . import jobs
+
 SPIN_NANOSECONDS = 30_000
 BLOCKS_PER_THREAD = 8
 MOST_THREADS = 256
-EXPORTS = ("fungrad_execute", "fungrad_set_threads", "fungrad_initialize", "fungrad_stop", "fungrad_workers")
+EXPORTS = ("fungrad_execute", "fungrad_set_threads", "fungrad_initialize", "fungrad_stop", "fungrad_workers",
+           *jobs.EXPORTS)
 
 
 def has_pthreads() -> bool:
@@ -38,13 +41,13 @@ def has_pthreads() -> bool:
 
 
 def module_text(machine: str) -> str:
-    """The LLVM IR of `execute` and the pool for a machine ("x86_64", "arm64", ...)."""
+    """The LLVM IR of `execute`, the pool and the jobs (`jobs.py`) for a machine ("x86_64", "arm64", ...)."""
     if not has_pthreads():
         return _EXECUTE + _NO_POOL
     x86, arm = "call void @llvm.x86.sse2.pause()", "call void @llvm.aarch64.hint(i32 1)"
     pause = {"x86_64": x86, "AMD64": x86, "aarch64": arm, "arm64": arm}.get(machine, "")
     declare = pause.replace("call", "declare").replace("(i32 1)", "(i32)")
-    text = _EXECUTE + _POOL
+    text = _EXECUTE + _POOL + jobs.TEXT
     values = {"PAUSE": pause, "DECLARE": declare, "CLOCK": int(time.CLOCK_MONOTONIC), "SIGBLOCK": int(signal.SIG_BLOCK),
               "SPIN": SPIN_NANOSECONDS, "BLOCKS": BLOCKS_PER_THREAD, "MOST": MOST_THREADS}
     for name, value in values.items():
@@ -128,6 +131,9 @@ define void @fungrad_set_threads(i64 %n) { ret void }
 define void @fungrad_initialize() { ret void }
 define void @fungrad_stop() { ret void }
 define i64 @fungrad_workers() { ret i64 0 }
+define i64 @fungrad_submit(ptr %job, i64 %limit) { ret i64 0 }
+define void @fungrad_wait(ptr %job) { ret void }
+define void @fungrad_reset_jobs() { ret void }
 """
 
 _POOL = """

@@ -24,6 +24,7 @@ from ..ir.lowered import Lowered, MemoryPlan
 from ..ir.program import Program
 from ..ir.target import Target
 from .contraction import schedule_contraction
+from .contraction_split import split_long_contractions
 from .decompose import decompose
 from .fuse import fuse
 from .instructions import to_instructions
@@ -66,6 +67,7 @@ class Pass:
 PASSES: tuple[Pass, ...] = (
     Pass("program", "simplify", simplify),
     Pass("fuse", "fuse", fuse),
+    Pass("fused", "split_contractions", split_long_contractions),
     Pass("fused", "split", split_reductions),
     Pass("kernel", "decompose", decompose),
     Pass("kernel", "schedule", schedule_kernel),
@@ -141,11 +143,12 @@ _MAX_CODE = 4096
 
 
 def lower(program: Program, target: Target, record: Record | None = None,
-          donate: frozenset[int] = frozenset()) -> Lowered:
+          donate: frozenset[int] = frozenset(), ready: Callable[[InstructionList], None] | None = None) -> Lowered:
     """Run the passes of this context.
 
     record(stage, pass, value, seconds) is called after each one. donate: numbers of the inputs whose memory may be
-    taken over by outputs (the memory pass gets them as keyword `donate`).
+    taken over by outputs (the memory pass gets them as keyword `donate`). ready(code) is called as soon as a kernel's
+    code is there, so that a backend can compile it while the next one is lowered.
     """
     listed = current_passes()
     value: Any = program
@@ -159,6 +162,8 @@ def lower(program: Program, target: Target, record: Record | None = None,
     for launch in fused.launches:
         if launch.kernel not in done:
             done[launch.kernel] = kernel_code(launch.kernel, target, kernel_passes, record)
+            if ready is not None:
+                ready(done[launch.kernel])
     for entry in listed:
         if entry.stage == "memory":
             memory = _run(entry, fused, target, record, **({"donate": donate} if donate else {}))

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from weakref import WeakValueDictionary
 
@@ -19,7 +19,7 @@ from ..errors import CompilationError
 from ..ir.kernel import Fused
 from ..ir.lowered import Lowered, MemoryPlan
 from ..ir.program import Program
-from ..lower import memory, pipeline
+from ..lower import pipeline
 from .array import Array, allocator
 from .cache import disk_cache
 from .executable import Executable
@@ -99,11 +99,14 @@ def _remember(key: Hashable, executable: Executable) -> Executable:
 def build(program: Program, backend: Backend, donate: frozenset[int], name: str, origin: str) -> Executable:
     """Lower, render, compile and load a program, without any cache of Executables."""
     start = perf_counter()
-    lowered = pipeline.lower(program, backend.target()) if backend.lowers else unlowered(program)
-    if donate:
-        lowered = replace(lowered, memory=replace(lowered.memory, donated=memory.donations(lowered.fused, donate)))
+    store = disk_cache()
+    if backend.lowers:
+        lowered = pipeline.lower(program, backend.target(), donate=donate,
+                                 ready=lambda code: backend.prepare(code, store))
+    else:
+        lowered = unlowered(program)
     between = perf_counter()
-    loaded = backend.compile(lowered, disk_cache())
+    loaded = backend.compile(lowered, store)
     executable = Executable(lowered, loaded, backend, allocator(backend.name), name, donate)
     record = Compilation(program, backend.name, name, origin, len({id(code) for code in lowered.code}), between - start,
                          perf_counter() - between)

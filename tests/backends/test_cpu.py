@@ -12,8 +12,8 @@ import pytest
 from fungrad import config
 from fungrad.backends import host, threads
 from fungrad.backends.base import NoStore, table
-from fungrad.backends.cpu import CpuBackend, Pool, alone_seconds, helpers, kernel_module, parallel_map
-from fungrad.backends.engine import engine, machine_name
+from fungrad.backends.cpu import CpuBackend, CpuLoaded, Pool, alone_seconds, helpers, kernel_module
+from fungrad.backends.engine import Job, engine, machine_name
 from fungrad.errors import CompilationError
 from fungrad.ir.expr import Buffer
 from fungrad.ir.instructions import Instruction, InstructionList
@@ -62,7 +62,7 @@ def add_one():
     return engine().load(engine().emit(ADD_ONE), ("k",))
 
 
-class Job:
+class Launched:
     """One launch of ADD_ONE over `extent` elements."""
 
     def __init__(self, code, extent: int, most: int = 100, launches: int = 1):
@@ -83,16 +83,16 @@ class Job:
 def test_every_element_once(pool, add_one, count: int) -> None:
     pool.set_threads(count)
     for extent in (1, 2, 3, 7, 64, 1000, 4097):
-        Job(add_one, extent).run(pool)
+        Launched(add_one, extent).run(pool)
     assert pool.workers() == (0 if count == 1 else count - 1)
 
 
 def test_workers_start_lazily_and_end(pool, add_one) -> None:
     pool.set_threads(3)
     assert pool.workers() == 0
-    Job(add_one, 100, most=0).run(pool)
+    Launched(add_one, 100, most=0).run(pool)
     assert pool.workers() == 0
-    Job(add_one, 100).run(pool)
+    Launched(add_one, 100).run(pool)
     assert pool.workers() == 2
     pool.set_threads(1)
     assert pool.workers() == 0
@@ -100,7 +100,7 @@ def test_workers_start_lazily_and_end(pool, add_one) -> None:
 
 def test_sleeping_workers_wake(pool, add_one) -> None:
     pool.set_threads(2)
-    job = Job(add_one, 50_000)
+    job = Launched(add_one, 50_000)
     for pause in (0, 0.002, 0, 0.0001, 0.002):
         job.run(pool)
         time.sleep(pause)
@@ -108,7 +108,7 @@ def test_sleeping_workers_wake(pool, add_one) -> None:
 
 def test_idle_workers_do_not_burn_a_core(pool, add_one) -> None:
     pool.set_threads(3)
-    Job(add_one, 1000).run(pool)
+    Launched(add_one, 1000).run(pool)
     before = time.process_time()
     time.sleep(0.1)
     assert time.process_time() - before < 0.03
@@ -120,7 +120,7 @@ def test_callers_at_the_same_time(pool, add_one) -> None:
 
     def work() -> None:
         try:
-            job = Job(add_one, 5000, launches=10)
+            job = Launched(add_one, 5000, launches=10)
             for _ in range(50):
                 job.run(pool)
         except AssertionError as error:
@@ -137,7 +137,7 @@ def test_a_program_without_pthreads(monkeypatch: pytest.MonkeyPatch, add_one) ->
     monkeypatch.setattr(threads, "has_pthreads", lambda: False)
     made = Pool(engine().load(engine().emit(threads.module_text("x86_64")), threads.EXPORTS))
     made.set_threads(4)
-    Job(add_one, 1000).run(made)
+    Launched(add_one, 1000).run(made)
     assert made.workers() == 0
 
 
@@ -180,12 +180,20 @@ def test_a_hand_made_program_with_an_arena() -> None:
     assert len(loaded.profile(words)) == 3
 
 
+def program_of(backend: CpuBackend, code: InstructionList) -> CpuLoaded:
+    """A loaded program of one launch."""
+    kernel = Kernel(code.name, code.parameters[:1], code.parameters[1:])
+    slots = tuple(buffer.type for buffer in code.parameters)
+    fused = Fused((Launch(kernel, (0, 1)),), slots, (1,), (0,))
+    return backend.compile(Lowered(program((slots[1],), ()), fused, (code,), MemoryPlan(0, (None, None))), NoStore())
+
+
 def test_kernels_are_compiled_once_and_dropped_with_their_programs() -> None:
     backend = CpuBackend()
-    first = backend._kernel(increment("same", 77), NoStore())
-    assert backend._kernel(increment("same", 77), NoStore()) is first
-    assert len(backend._kernels) == 1
-    del first
+    first = program_of(backend, increment("same", 77))
+    second = program_of(backend, increment("same", 77))
+    assert list(first._kernels.values()) == list(second._kernels.values()) and len(backend._kernels) == 1
+    del first, second
     assert len(backend._kernels) == 0
 
 
@@ -213,11 +221,26 @@ def test_llvm_errors_show_the_text() -> None:
                                     "call void @no_such_function_anywhere()\nret void\n}"), ("k",))
 
 
-def test_parallel_map() -> None:
-    assert parallel_map(lambda x: x * x, list(range(20)), 4) == [x * x for x in range(20)]
-    assert parallel_map(abs, [], 4) == []
-    with pytest.raises(ZeroDivisionError):
-        parallel_map(lambda x: 1 // x, [1, 0, 2], 3)
+def test_jobs_of_native_threads(pool) -> None:
+    texts = [ADD_ONE.replace("1.0", f"{n}.0") for n in range(1, 9)]
+    work = [Job(engine(), text) for text in texts]
+    assert all(pool.submit(job.address, 2) for job in work)
+    for number, job in enumerate(work, 1):
+        pool.wait(job.address)
+        code = engine().load(job.result(), ("k",))
+        launch = Launched(code, 100)
+        pool.execute(launch.program, launch.words)
+        assert (launch.result == launch.source + number).all()
+
+
+def test_prepared_kernels_are_taken_over() -> None:
+    backend = CpuBackend()
+    code = increment("prepared", 123)
+    backend.prepare(code, NoStore())
+    backend.prepare(code, NoStore())
+    assert len(backend._compiling) == 1 and backend._compiling[id(code)].job is not None
+    program_of(backend, code)
+    assert not backend._compiling
 
 
 # host facts

@@ -147,13 +147,13 @@ from tests.runtime.programs import make, of, vector
 from fungrad.backends.engine import Engine
 from fungrad.runtime.array import from_numpy
 from fungrad.runtime.compile import compile
-emitted = []
-emit = Engine.emit
-Engine.emit = lambda self, text: emitted.append(text) or emit(self, text)
+parsed = []
+prepare = Engine.prepare
+Engine.prepare = lambda self, text: parsed.append(text) or prepare(self, text)
 executable = compile(make([vector(1 << 18)], lambda a: [of("exp", of("sin", a))]))
 x = np.linspace(-9, 9, 1 << 18, dtype="float32")
 assert np.allclose(executable([from_numpy(x)])[0], np.exp(np.sin(x)), rtol=1e-5)
-print(len(emitted))
+print(len(parsed))
 """
 
 
