@@ -3,6 +3,7 @@ NumPy.
 """
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,16 +41,22 @@ def _checked(primitive: Primitive, declared: Any, result: Any) -> Value:
 EAGER = EagerTrace()
 
 
+# FRONT_END_COMPILED=1: the same tests through the compiler, which takes minutes.
+COMPILED = os.environ.get("FRONT_END_COMPILED") == "1"
+
+
 @contextmanager
 def eagerly() -> Iterator[None]:
     """Operations run their references at once within the block."""
-    with active(EAGER):
+    with active(None if COMPILED else EAGER):
         yield
 
 
 def staged(function: Any, *arrays: Any) -> Any:
     """`function` traced on arrays of these types and the program's references run: what jit would see."""
     values = [from_numpy(np.asarray(a)) if not isinstance(a, Value) else a for a in arrays]
+    if COMPILED:
+        return fungrad.jit(function)(*values)
     traced = trace_program(lambda *tracers: _flat(function(*tracers)), [value.type for value in values])
     environment: dict[Any, Any] = dict(zip(traced.program.inputs, [*values, *traced.captured], strict=True))
     for node in traced.program.nodes():

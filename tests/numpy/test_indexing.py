@@ -242,9 +242,10 @@ def test_random_indices(case):
     x, index = case
     try:
         want = x[index]
-    except IndexError:      # masks and arrays that do not broadcast
-        with pytest.raises((IndexError, ValueError)):
-            fnp.array(x)[index]
+    except IndexError as error:
+        if "out of bounds" not in str(error):      # masks and arrays that do not broadcast; arrays clamp here
+            with pytest.raises((IndexError, ValueError)):
+                fnp.array(x)[index]
         return
     same(fnp.array(x)[index], want)
     same(fnp.array(x).at[index].set(-1.0), written(x, index, -1.0, "set"))
