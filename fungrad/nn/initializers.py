@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .. import numpy as fnp, random
@@ -24,6 +25,24 @@ def _dtype(dtype: Any) -> Any:
     return default_float() if dtype is None else canonical(dtype)
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An initializer as a value: equal parameters make equal initializers (and layers), and it can be pickled.
+
+    `draw(key, shape, dtype, *parameters)` makes the array.
+    """
+    name: str
+    draw: Callable[..., Array]
+    parameters: tuple[Any, ...]
+    dtype: Any = None
+
+    def __call__(self, key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
+        return self.draw(key, tuple(shape), _dtype(self.dtype if dtype is None else dtype), *self.parameters)
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(map(repr, self.parameters))})"
+
+
 def zeros(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
     """Zeros; the key is not used."""
     return fnp.zeros(tuple(shape), _dtype(dtype))
@@ -36,30 +55,39 @@ def ones(key: Array, shape: Sequence[int], dtype: Any = None) -> Array:
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
     """`value`, broadcast to the shape."""
-    def initialize(key: Array, shape: Sequence[int], dtype: Any = dtype) -> Array:
-        return fnp.full(tuple(shape), value, _dtype(dtype))
-    return initialize
+    return _Made("constant", _constant, (value,), dtype)
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Uniform in [0, scale)."""
-    def initialize(key: Array, shape: Sequence[int], dtype: Any = dtype) -> Array:
-        return random.uniform(key, tuple(shape), _dtype(dtype)) * scale
-    return initialize
+    return _Made("uniform", _scaled_uniform, (scale,), dtype)
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Normal with mean 0 and the given standard deviation."""
-    def initialize(key: Array, shape: Sequence[int], dtype: Any = dtype) -> Array:
-        return random.normal(key, tuple(shape), _dtype(dtype)) * stddev
-    return initialize
+    return _Made("normal", _scaled_normal, (stddev,), dtype)
 
 
 def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: float = -2.0, upper: float = 2.0) -> Initializer:
     """A standard normal truncated to [lower, upper], times `stddev` (not corrected for the truncation)."""
-    def initialize(key: Array, shape: Sequence[int], dtype: Any = dtype) -> Array:
-        return random.truncated_normal(key, lower, upper, tuple(shape), _dtype(dtype)) * stddev
-    return initialize
+    return _Made("truncated_normal", _scaled_truncated_normal, (stddev, lower, upper), dtype)
+
+
+def _constant(key: Array, shape: tuple[int, ...], dtype: Any, value: Any) -> Array:
+    return fnp.full(shape, value, dtype)
+
+
+def _scaled_uniform(key: Array, shape: tuple[int, ...], dtype: Any, scale: Any) -> Array:
+    return random.uniform(key, shape, dtype) * scale
+
+
+def _scaled_normal(key: Array, shape: tuple[int, ...], dtype: Any, stddev: Any) -> Array:
+    return random.normal(key, shape, dtype) * stddev
+
+
+def _scaled_truncated_normal(key: Array, shape: tuple[int, ...], dtype: Any, stddev: Any, lower: float,
+                             upper: float) -> Array:
+    return random.truncated_normal(key, lower, upper, shape, dtype) * stddev
 
 
 def _extent(shape: Sequence[int], axes: Axes) -> int:
@@ -109,12 +137,15 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Axes =
     for what, value, known in (("mode", mode, _MEANS), ("distribution", distribution, _DISTRIBUTIONS)):
         if value not in known:
             raise ValueError(f"unknown {what} {value!r}: write one of {', '.join(known)}")
+    axes = tuple(a if isinstance(a, int) else tuple(a) for a in (in_axis, out_axis, batch_axis))
+    return _Made("variance_scaling", _scaled_by_fan, (scale, mode, distribution, *axes), dtype)
 
-    def initialize(key: Array, shape: Sequence[int], dtype: Any = dtype) -> Array:
-        fan = _MEANS[mode](*_fans(shape, in_axis, out_axis, batch_axis))
-        deviation = math.sqrt(scale / fan) if fan else 0.0  # an empty array needs no scale
-        return _DISTRIBUTIONS[distribution](key, tuple(shape), _dtype(dtype), deviation)
-    return initialize
+
+def _scaled_by_fan(key: Array, shape: tuple[int, ...], dtype: Any, scale: float, mode: str, distribution: str,
+                   in_axis: Axes, out_axis: Axes, batch_axis: Axes) -> Array:
+    fan = _MEANS[mode](*_fans(shape, in_axis, out_axis, batch_axis))
+    deviation = math.sqrt(scale / fan) if fan else 0.0   # an empty array needs no scale
+    return _DISTRIBUTIONS[distribution](key, shape, dtype, deviation)
 
 
 def glorot_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:

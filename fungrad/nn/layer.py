@@ -6,7 +6,7 @@ function.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar, dataclass_transform
 
 from .. import tree
@@ -18,8 +18,17 @@ Cls = TypeVar("Cls", bound=type)
 @dataclass_transform(frozen_default=True)
 def layer(cls: Cls) -> Cls:
     """Class decorator: a frozen dataclass whose instances are static in pytrees."""
-    frozen: Any = tree.register_static(dataclass(frozen=True, slots=True)(cls))
-    return frozen
+    frozen: Any = dataclass(frozen=True, slots=True, repr=False)(cls)
+    frozen.__repr__ = _repr
+    registered: Any = tree.register_static(frozen)
+    return registered
+
+
+def _repr(self: Any) -> str:
+    """The arguments that differ from their defaults."""
+    given = [f"{field.name}={getattr(self, field.name)!r}" for field in fields(self)
+             if field.default is MISSING or getattr(self, field.name) != field.default]
+    return f"{type(self).__name__}({', '.join(given)})"
 
 
 def check_features(name: str, x: Any, features: int) -> None:

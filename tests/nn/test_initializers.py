@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -67,3 +68,11 @@ def test_errors_and_empty() -> None:
     with pytest.raises(ValueError, match="unknown distribution 'gamma'"):
         initializers.variance_scaling(1.0, "fan_in", "gamma")
     assert initializers.lecun_normal()(KEY, (0, 4)).shape == (0, 4)
+
+
+def test_they_are_values() -> None:
+    assert initializers.he_normal() == initializers.he_normal() != initializers.he_uniform()
+    assert hash(initializers.normal(2.0)) == hash(initializers.normal(2.0))
+    assert repr(initializers.normal(2.0)) == "normal(2.0)"
+    copy = pickle.loads(pickle.dumps(initializers.lecun_normal(in_axis=[0, 1])))
+    np.testing.assert_array_equal(copy(KEY, (2, 3, 4)), initializers.lecun_normal(in_axis=(0, 1))(KEY, (2, 3, 4)))

@@ -1,6 +1,7 @@
 """Layers against their definitions written out in NumPy, as pure functions under jit, grad and vmap."""
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,11 @@ def test_layers_are_values_and_structure() -> None:
     x = fnp.ones((2, 3))
     near(fungrad.jit(lambda layer, params, x: layer(params, x))(layer, params, x), layer(params, x))
     with pytest.raises(AttributeError):
-        layer.in_features = 5  # pyright: ignore
+        layer.in_features = 5
+    model = nn.Sequential(nn.Conv(1, 4, (3, 3), kernel_init=nn.initializers.he_normal()), nn.relu)
+    assert pickle.loads(pickle.dumps(model)) == model
+    assert repr(nn.Linear(3, 4, use_bias=False)) == "Linear(in_features=3, out_features=4, use_bias=False)"
+    assert repr(nn.Sequential(nn.LayerNorm(4), nn.relu)) == "Sequential(LayerNorm(num_features=4), relu)"
 
 
 def test_embedding() -> None:
