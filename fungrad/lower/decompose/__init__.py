@@ -154,11 +154,11 @@ def _simple_power(x: Expr) -> Expr | None:
     value = exponent.expr.attribute.value
     if value in (0.0, 1.0):
         return constant(1.0, x.dtype) if value == 0.0 else base.expr
-    if abs(value) in (2.0, 3.0, 4.0):
-        square = base * base
-        result = square if abs(value) == 2.0 else square * base if abs(value) == 3.0 else square * square
-        return (result if value > 0.0 else 1.0 / result).expr
-    return (1.0 / base).expr if value == -1.0 else None
+    if value < 0.0:          # 1 / x**2 would lose bits where x**2 is subnormal
+        base = 1.0 / base
+    square = base * base
+    results = {1.0: base, 2.0: square, 3.0: square * base, 4.0: square * square}
+    return results[abs(value)].expr if abs(value) in results else None
 
 
 def _narrow_nextafter(x: Expr) -> Expr:
