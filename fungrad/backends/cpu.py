@@ -170,7 +170,7 @@ class Pool:
     """The functions of the native module of `threads.py` and `jobs.py`."""
 
     def __init__(self, code: Code):
-        self._code = code
+        code.keep_forever()
         at = code.addresses
         self.execute_address = at["fungrad_execute"]
         self._initialize = function(at["fungrad_initialize"])

@@ -33,6 +33,10 @@ class Code:
         self._tracker = tracker
         self.addresses = addresses
 
+    def keep_forever(self) -> None:
+        """Never unmap this code, not even at the interpreter's end: threads that Python does not know run in it."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -90,6 +94,7 @@ class Engine:
         self.version = ".".join(map(str, llvm.llvm_version_info))
         self._llvm_target = llvm.Target.from_triple(self.triple)
         self._jit = llvm.create_lljit_compiler(self._machine(), use_jit_link=False, suppress_errors=True)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._jit))   # its end would unmap everything
         self._numbers = itertools.count()
         self._data_layout = str(self._machine().target_data)
         self._run_passes = unlocked(llvm.ffi.lib.LLVMPY_RunNewModulePassManager)
