@@ -13,15 +13,29 @@ from typing import TYPE_CHECKING, Any
 
 from . import lax, numpy, tree
 from .config import settings
-from .ir.value import OPERATORS
-from .ir.value import Value as Array
+from .ir.value import OPERATORS, Value as Array
 from .numpy.operators import TABLE
 from .runtime.devices import block_until_ready, device_get, device_put, devices
 from .trace import set_base_trace
 from .transforms import lazy
 from .transforms.api import (
-    ShapeDtypeStruct, eval_shape, grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp, linear_transpose, linearize,
-    make_jaxpr, make_program, value_and_grad, vjp, vmap)
+    ShapeDtypeStruct,
+    eval_shape,
+    grad,
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linear_transpose,
+    linearize,
+    make_jaxpr,
+    make_program,
+    value_and_grad,
+    vjp,
+    vmap,
+)
 from .transforms.jit import jit, why
 from .transforms.lazy import realize
 from .version import __version__
@@ -32,16 +46,17 @@ if TYPE_CHECKING:
     from .report import show
 
 __all__ = [
-    "Array", "ShapeDtypeStruct", "__version__", "block_until_ready", "device_get", "device_put", "devices", "eval_shape",
-    "grad", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
-    "make_jaxpr", "make_program", "nn", "numpy", "passes", "random", "realize", "settings", "show", "tree",
-    "value_and_grad", "vjp", "vmap", "why",
+    "Array", "ShapeDtypeStruct", "__version__", "block_until_ready", "device_get", "device_put", "devices",
+    "eval_shape", "grad", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose",
+    "linearize", "make_jaxpr", "make_program", "nn", "numpy", "passes", "random", "realize", "settings", "show",
+    "tree", "value_and_grad", "vjp", "vmap", "why",
 ]
 
 OPERATORS.update(TABLE)
 set_base_trace(lazy.install())
 
-_LATER = {"nn": ("nn", None), "random": ("random", None), "show": ("report", "show"), "passes": ("lower.pipeline", "passes")}
+_LATER = {"nn": ("nn", None), "random": ("random", None), "show": ("report", "show"),
+          "passes": ("lower.pipeline", "passes")}
 
 
 def __getattr__(name: str) -> Any:

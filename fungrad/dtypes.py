@@ -1,7 +1,8 @@
 """The element types, their promotion and the defaults for Python scalars.
 
 An element type is a `numpy.dtype`; bfloat16 comes from `ml_dtypes`, which takes longer to import than NumPy and so is
-imported when bfloat16 is first named (`bfloat16`, `FLOATS` and `ALL` are made then). Promotion follows NumPy 2 (NEP 50) with one
+imported when bfloat16 is first named (`bfloat16`, `FLOATS` and `ALL` are made then). Promotion follows NumPy 2 (NEP
+50) with one
 departure, taken from JAX: an integer or bool array with a floating array gives the floating array's type, so that
 indices and masks never widen a float32 (or bfloat16) computation to float64. See `docs/decisions/001-promotion.md`.
 """
@@ -27,8 +28,8 @@ ALL: tuple[np.dtype, ...]
 SIGNED = (int8, int16, int32, int64)
 UNSIGNED = (uint8, uint16, uint32, uint64)
 INTEGERS = SIGNED + UNSIGNED
-NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
-         "float64")
+NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+         "float16", "bfloat16", "float32", "float64")
 _FLOAT_SET = {float16, float32, float64}
 _BY_NAME = {dtype.name: dtype for dtype in (bool_, *INTEGERS, *_FLOAT_SET)} | {"bool_": bool_}
 

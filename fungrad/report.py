@@ -42,7 +42,8 @@ _TITLES = {
 class KernelReport:
     """One distinct kernel.
 
-    flops, bytes: of one launch. loops: names and kinds of the loops, outermost first, with their depth. reasons: one line a
+    flops, bytes: of one launch. loops: names and kinds of the loops, outermost first, with their depth. reasons: one
+    line a
     fusion decision. schedule: the Opts. launches: how often the program runs it.
     """
     name: str
@@ -88,7 +89,8 @@ class Report:
         return f"<report on {self.name}: {len(self.kernels)} kernels>"
 
     def _repr_html_(self) -> str:
-        parts = [f"<details{' open' if stage in ('trace', 'fused') else ''}><summary>{html.escape(_TITLES[stage])}</summary>"
+        opened = {stage: " open" if stage in ("trace", "fused") else "" for stage in STAGES}
+        parts = [f"<details{opened[stage]}><summary>{html.escape(_TITLES[stage])}</summary>"
                  f"<pre>{html.escape(self.stages[stage])}</pre></details>" for stage in self.shown]
         return f"<div><b>{html.escape(self.name)}</b>{''.join(parts)}</div>"
 
@@ -96,7 +98,8 @@ class Report:
 def show(f: Callable[..., Any], stage: str | None = None, file: Any = None) -> Callable[..., Report]:
     """Look at a function's stages: `show(f)(*args)` prints them all (or one) and answers a `Report`.
 
-    f: a jitted function, or any function (it is shown as `jit(f)`). stage: one of `fungrad.report.STAGES`. file: where to
+    f: a jitted function, or any function (it is shown as `jit(f)`). stage: one of `fungrad.report.STAGES`. file:
+    where to
     print (standard output); the report is computed without running the function.
     Raises ValueError for a stage that does not exist.
     """
@@ -126,7 +129,8 @@ def report(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any], shown:
             scheduled[value.name] = value
     lowered = pipeline.lower(traced.program, backend.target(), record=record)
     kernels = _kernels(lowered, scheduled, backend)
-    simplified = next((values[p.name] for p in reversed(passes) if isinstance(values.get(p.name), Program)), traced.program)
+    programs = [values[entry.name] for entry in passes if isinstance(values[entry.name], Program)]
+    simplified = programs[-1] if programs else traced.program
     stages = {
         "trace": _innermost_trace(jitted, args, kwargs),
         "transformed": located_text(traced.program, traced.locations),

@@ -1,6 +1,7 @@
 """Pytrees: nested containers whose leaves are arrays. Names and meaning follow `jax.tree` and `jax.tree_util`.
 
-Nodes are tuples, lists, dicts (keys sorted), None (no leaves), namedtuples, dataclasses (every field a child, except those
+Nodes are tuples, lists, dicts (keys sorted), None (no leaves), namedtuples, dataclasses (every field a child, except
+those
 with `metadata={"static": True}`) and registered classes. Everything else is a leaf.
 
 >>> leaves, structure = flatten({"b": 2, "a": (1, None)})
@@ -29,8 +30,8 @@ IsLeaf = Callable[[Any], bool] | None
 class _Kind:
     """How to take a node of one type apart (children, metadata, key names) and put it together."""
     flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]
-    unflatten: Callable[[Hashable, Sequence[Any]], Any]
-    keys: Callable[[Hashable, int], Sequence[Any]]
+    unflatten: Callable[[Any, Sequence[Any]], Any]
+    keys: Callable[[Any, int], Sequence[Any]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -148,17 +149,16 @@ _kinds: dict[type, _Kind] = {
 }
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _implicit_kind(cls: type) -> _Kind | None:
     """The kind of a namedtuple or dataclass; None for a leaf type."""
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        fields = cls._fields
+        fields: tuple[str, ...] = cls._fields   # type: ignore[attr-defined]  # a namedtuple has them
         return _Kind(lambda x: (x, None), lambda m, children: cls(*children),
                      lambda m, count: [GetAttrKey(name) for name in fields])
     if dataclasses.is_dataclass(cls):
-        fields = dataclasses.fields(cls)
-        return _dataclass_kind(cls, tuple(f.name for f in fields if not f.metadata.get("static", False)),
-                               tuple(f.name for f in fields if f.metadata.get("static", False)))
+        static = tuple(f.name for f in dataclasses.fields(cls) if f.metadata.get("static", False))
+        return _dataclass_kind(cls, tuple(f.name for f in dataclasses.fields(cls) if f.name not in static), static)
     return None
 
 
@@ -193,7 +193,8 @@ def _register(cls: type, kind: _Kind) -> None:
 
 def register_pytree_node(cls: type, flatten_func: Callable[[Any], tuple[Iterable[Any], Hashable]],
                          unflatten_func: Callable[[Any, Any], Any]) -> None:
-    """Make instances of `cls` nodes: `flatten_func(x) -> (children, metadata)`, `unflatten_func(metadata, children) -> x`."""
+    """Make instances of `cls` nodes: `flatten_func(x) -> (children, metadata)`, `unflatten_func(metadata, children)
+    -> x`."""
     if cls in _kinds:
         raise ValueError(f"{cls.__name__} is already a pytree node")
 
@@ -288,7 +289,8 @@ def flatten_up_to(treedef: TreeDef, tree: Any, path: str = "") -> list[Any]:
         raise TreeError(f"expected {treedef.kind.__name__} at {path or 'the root'}, got {type(tree).__name__}")
     children, metadata = kind.flatten(tree)
     if metadata != treedef.metadata or len(children) != len(treedef.children):
-        raise TreeError(f"structures differ at {path or 'the root'}: {_describe(treedef.kind, treedef.metadata, treedef.children)}"
+        expected = _describe(treedef.kind, treedef.metadata, treedef.children)
+        raise TreeError(f"structures differ at {path or 'the root'}: {expected}"
                         f" and {_describe(type(tree), metadata, children)}")
     keys = kind.keys(metadata, len(children))
     return [item for child, sub, key in zip(treedef.children, children, keys, strict=True)
@@ -374,7 +376,8 @@ def keystr(path: Iterable[Any]) -> str:
 
 
 def broadcast_prefix(prefix: Any, tree: Any, what: str = "prefix", is_leaf: IsLeaf = None) -> list[Any]:
-    """The leaf of `prefix` that governs each leaf of `tree`: `prefix` may stop above the leaves (as in vmap's in_axes)."""
+    """The leaf of `prefix` that governs each leaf of `tree`: `prefix` may stop above the leaves (as in vmap's
+    in_axes)."""
     result: list[Any] = []
 
     def visit(prefix: Any, tree: Any, path: str) -> None:
@@ -390,7 +393,8 @@ def broadcast_prefix(prefix: Any, tree: Any, what: str = "prefix", is_leaf: IsLe
         others, other_metadata = tree_kind.flatten(tree)
         if metadata != other_metadata or len(children) != len(others):
             raise TreeError(f"{what} and the value differ at {path or 'the root'}: "
-                            f"{_describe(type(prefix), metadata, children)} and {_describe(type(tree), other_metadata, others)}")
+                            f"{_describe(type(prefix), metadata, children)} and "
+                            f"{_describe(type(tree), other_metadata, others)}")
         for key, child, other in zip(kind.keys(metadata, len(children)), children, others, strict=True):
             visit(child, other, f"{path}{key}")
     visit(prefix, tree, "")

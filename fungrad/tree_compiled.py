@@ -1,7 +1,8 @@
 """Flatten and unflatten for one known structure: what `jit` calls on its hot path.
 
 `flattener(treedef)` answers a function that takes a pytree apart if it has exactly this structure, and raises Mismatch
-otherwise; it does not look whether the leaves are leaves (the caller checks their types). Both run C code (itemgetter, dict,
+otherwise; it does not look whether the leaves are leaves (the caller checks their types). Both run C code
+(itemgetter, dict,
 zip) for containers of leaves.
 """
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _visits(treedef: TreeDef) -> list[Flatten] | None:
 
 
 def _flatten_dict(treedef: TreeDef) -> Flatten:
-    keys: tuple[Any, ...] = treedef.metadata   # type: ignore[assignment]  # a dict's metadata are its keys
+    keys: Any = treedef.metadata   # a dict's metadata are its keys
     count, visits = len(keys), _visits(treedef)
     values: Callable[[dict], Sequence[Any]] = itemgetter(*keys) if count > 1 else lambda x: [x[key] for key in keys]
 
@@ -74,7 +75,7 @@ def _flatten_dict(treedef: TreeDef) -> Flatten:
         if visits is None:
             leaves.extend(found)
             return
-        for child, value in zip(visits, found):
+        for child, value in zip(visits, found, strict=True):
             child(value, leaves)
     return visit
 
@@ -88,7 +89,7 @@ def _flatten_sequence(treedef: TreeDef) -> Flatten:
         if visits is None:
             leaves.extend(x)
             return
-        for child, value in zip(visits, x):
+        for child, value in zip(visits, x, strict=True):
             child(value, leaves)
     return visit
 
@@ -113,8 +114,8 @@ def builder(treedef: TreeDef) -> Build:
     if leaves_only and treedef.kind is list:
         return list
     if leaves_only and treedef.kind is dict:
-        keys = treedef.metadata
-        return lambda leaves: dict(zip(keys, leaves))   # type: ignore[arg-type]  # a dict's metadata are its keys
+        keys: Any = treedef.metadata   # a dict's metadata are its keys
+        return lambda leaves: dict(zip(keys, leaves, strict=True))
     if treedef.kind not in (tuple, list, dict):
         return lambda leaves: tree.unflatten(treedef, leaves)
     return _build_nested(treedef)
@@ -126,7 +127,7 @@ def _build_nested(treedef: TreeDef) -> Build:
         parts.append((builder(child), start, start + child.num_leaves))
         start += child.num_leaves
     if treedef.kind is dict:
-        keys = treedef.metadata
-        return lambda leaves: dict(zip(keys, [build(leaves[a:b]) for build, a, b in parts]))   # type: ignore[arg-type]  # see above
+        keys: Any = treedef.metadata
+        return lambda leaves: dict(zip(keys, [build(leaves[a:b]) for build, a, b in parts], strict=True))
     kind: Any = treedef.kind
     return lambda leaves: kind([build(leaves[a:b]) for build, a, b in parts])

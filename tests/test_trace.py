@@ -60,7 +60,8 @@ def test_leaks_are_reported_from_every_transform():
             fungrad.jit(lambda x, leaked=tracer: x + leaked)(1.0)
 
 
-@pytest.mark.parametrize("use, advice", [(bool, "cond"), (float, "static"), (int, "static"), (np.asarray, "fungrad.numpy")])
+@pytest.mark.parametrize("use, advice", [(bool, "cond"), (float, "static"), (int, "static"),
+                                         (np.asarray, "fungrad.numpy")])
 def test_concretization_says_what_to_write(use, advice):
     with pytest.raises(ConcretizationError, match=advice):
         fungrad.jit(lambda x: use(x))(1.0)

@@ -173,7 +173,8 @@ def rebuild_reduce(x: Expr, body: Expr, axes: tuple[Axis, ...]) -> Expr:
 
 
 def substitute(x: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
-    """Rebuild `x` bottom-up without recursion; `replace(e)` answers for `e` itself, or None to rebuild it from its operands."""
+    """Rebuild `x` bottom-up without recursion; `replace(e)` answers for `e` itself, or None to rebuild it from its
+    operands."""
     done: dict[Expr, Expr] = {}
     stack = [x]
     while stack:

@@ -1,13 +1,18 @@
 """Kernels: the grammar of stages 2 to 4.
 
-    Kernel ::= name, buffers (global arguments: outputs first, then inputs), scratch buffers, outer axes, nests   (fused)
-             | name, buffers, scratch, body of statements                                                         (scheduled)
+    Kernel ::= name, buffers (global arguments: outputs first, then inputs), scratch buffers, outer axes, nests
+    (fused)
+             | name, buffers, scratch, body of statements
+             (scheduled)
 
     nest   ::= target[index] <combine>= value, for every point of the nest's axes (and reduce axes)
-    stmt   ::= Loop(axis, kind, body, stop) | Store(target, index, value, combine) | If(condition, body) | While(condition, body)
+    stmt   ::= Loop(axis, kind, body, stop) | Store(target, index, value, combine) | If(condition, body) |
+    While(condition, body)
 
-A fused kernel runs, for every point of its outer axes (in any order, in parallel), its nests one after another. Nests talk
-through scratch buffers, which are private to a point of the outer axes. So softmax is one kernel: outer axis the row; nests
+A fused kernel runs, for every point of its outer axes (in any order, in parallel), its nests one after another. Nests
+talk
+through scratch buffers, which are private to a point of the outer axes. So softmax is one kernel: outer axis the row;
+nests
 max, exp and sum, divide. A nest with reduce axes first sets its target to the identity of `combine`.
 """
 from __future__ import annotations
@@ -15,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .expr import Axis, Buffer, Expr, TRUE
+from .expr import TRUE, Axis, Buffer, Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,8 @@ class Opt:
 class Kernel:
     """A fused kernel (see the module's grammar). `body` is None until it is scheduled.
 
-    kind: "nests", "contraction" (one nest whose value is a product of two reads, reduced by add; more nests may follow as
+    kind: "nests", "contraction" (one nest whose value is a product of two reads, reduced by add; more nests may
+    follow as
     its epilogue) or "loops" (an op with a loop of its own kind, given as `body` from the start).
     reasons: why it is this kernel: one line for each fusion decision.
     """
@@ -113,8 +119,10 @@ class Launch:
 class Fused:
     """A program after fusion: launches in order over numbered slots.
 
-    slots: the type of every slot. inputs, outputs: the slots of the program's inputs and outputs (an output may be an input's
-    slot: the value is forwarded, as it is where two outputs share a slot). Every other slot is a temporary. A kernel may see
+    slots: the type of every slot. inputs, outputs: the slots of the program's inputs and outputs (an output may be an
+    input's
+    slot: the value is forwarded, as it is where two outputs share a slot). Every other slot is a temporary. A kernel
+    may see
     a slot under another shape with as many elements. Slots without elements need not be written.
     """
     launches: tuple[Launch, ...]
@@ -125,7 +133,8 @@ class Fused:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """What the `lower` rule of an op with loops of its own answers instead of an expression (sort, scatter, cumulative ops).
+    """What the `lower` rule of an op with loops of its own answers instead of an expression (sort, scatter,
+    cumulative ops).
 
     outputs, inputs: global buffers standing for the op's results and operands, in order; scratch: further memory;
     outer: axes over which the body may run in parallel; body: what runs for each of their points.

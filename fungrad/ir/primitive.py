@@ -12,11 +12,14 @@
     batch(size, operands, axes, **params) -> (result, axis)
         `axes[i]` is the axis of operand i that is mapped, or None. Several results: tuples of results and of axes.
     lower(readers, index, valid, type, **params) -> Expr
-        The element of the result at `index`, where `valid` holds. Several results: a tuple of Exprs (one index serves all, so
-        the results must have one shape). An op with loops of its own: `lower(types, type, **params) -> Fragment`, trait "loops".
+        The element of the result at `index`, where `valid` holds. Several results: a tuple of Exprs (one index serves
+        all, so
+        the results must have one shape). An op with loops of its own: `lower(types, type, **params) -> Fragment`,
+        trait "loops".
 
 A rule that does not exist is `Refused("reason")`; the reason is the error's text.
-Data are positional, parameters keywords. Parameters are hashable: ints, strings, dtypes, tuples of them, Literals, Programs.
+Data are positional, parameters keywords. Parameters are hashable: ints, strings, dtypes, tuples of them, Literals,
+Programs.
 """
 from __future__ import annotations
 

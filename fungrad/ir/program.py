@@ -29,8 +29,13 @@ def _structural(reason: str) -> Refused:
     return Refused(f"{reason} is part of every program and has no rule of its own")
 
 
-INPUT = Primitive("input", *[_structural("input")] * 6)
-RESULT = Primitive("result", *[_structural("result")] * 6)
+def _structural_primitive(name: str) -> Primitive:
+    rule = _structural(name)
+    return Primitive(name, rule, rule, rule, rule, rule, rule)
+
+
+INPUT = _structural_primitive("input")
+RESULT = _structural_primitive("result")
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,7 +17,7 @@ class Type:
     __slots__ = ("shape", "dtype")
     shape: Shape
     dtype: np.dtype
-    _interned: dict[tuple[Shape, np.dtype], Type] = {}
+    _interned: ClassVar[dict[tuple[Shape, np.dtype], Type]] = {}
 
     def __new__(cls, shape: Shape, dtype: np.dtype) -> Type:
         found = cls._interned.get((shape, dtype))

@@ -11,8 +11,7 @@ import numpy as np
 
 from ..dtypes import accumulation, is_float
 from ..errors import DTypeError, ShapeError
-from ..ir.expr import Axis, Expr, Reader, cast, index_constant, operation, reduce
-from ..ir.expr import axis as axis_expr
+from ..ir.expr import Axis, Expr, Reader, axis as axis_expr, cast, index_constant, operation, reduce
 from ..ir.primitive import Primitive, Zero, declare
 from ..ir.types import Type
 from ..trace import bind
@@ -32,7 +31,7 @@ def _reshape_transpose(cotangent: Any, operands: Sequence[Any], *, shape: tuple[
     return (reshape(cotangent, operands[0].type.shape),)
 
 
-def _reshape_batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *, shape: tuple[int, ...]) -> Any:
+def _reshape_batch(size: int, operands: Sequence[Any], axes: Sequence[Any], *, shape: tuple[int, ...]) -> Any:
     return reshape(move_axis(operands[0], axes[0], 0), (size, *shape)), 0
 
 
@@ -57,7 +56,8 @@ def unflatten_index(position: Expr, shape: Sequence[int]) -> tuple[Expr, ...]:
 
 
 def _factor_groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[range, range]]:
-    """Ranges of axes of `old` and `new` that cover the same elements, as fine as possible: ((2,6),(2,3,2)) -> 2|2, 6|3,2."""
+    """Ranges of axes of `old` and `new` that cover the same elements, as fine as possible: ((2,6),(2,3,2)) -> 2|2,
+    6|3,2."""
     groups = []
     i = j = 0
     while i < len(old) or j < len(new):
@@ -121,7 +121,7 @@ def _inverse(permutation: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argsort(permutation))
 
 
-def _transpose_batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *,
+def _transpose_batch(size: int, operands: Sequence[Any], axes: Sequence[Any], *,
                      permutation: tuple[int, ...]) -> Any:
     batch_axis = axes[0]
     moved = tuple(i if i < batch_axis else i + 1 for i in permutation)
@@ -250,7 +250,7 @@ def reduced_shape(name: str, x: Type, axes: tuple[int, ...]) -> tuple[int, ...]:
 
 def reduction_batch(bind_reduction: Any) -> Any:
     """Batch a reduction over `axes`: the mapped axis stays, the others move around it."""
-    def batch(size: int, operands: Sequence[Any], batch_axes: Sequence[int | None], *, axes: tuple[int, ...],
+    def batch(size: int, operands: Sequence[Any], batch_axes: Sequence[Any], *, axes: tuple[int, ...],
               **params: Any) -> Any:
         moved = move_axis(operands[0], batch_axes[0], 0)
         return bind_reduction(moved, tuple(a + 1 for a in axes), **params), 0

@@ -93,7 +93,8 @@ def same_type(name: str, *types: Type) -> Type:
             raise ShapeError(f"{name}: shapes {first.shape} and {type.shape} differ. Broadcast first, or use "
                              f"fungrad.numpy, which does.")
         if type.dtype != first.dtype:
-            raise DTypeError(f"{name}: element types {first.dtype} and {type.dtype} differ. Convert with x.astype(...).")
+            raise DTypeError(f"{name}: element types {first.dtype} and {type.dtype} differ. Convert with "
+                             f"x.astype(...).")
     return first
 
 

@@ -24,12 +24,12 @@ def _extent(start: int, limit: int, stride: int) -> int:
 
 def _slice_type(x: Type, *, start: tuple[int, ...], limit: tuple[int, ...], strides: tuple[int, ...]) -> Type:
     if not len(start) == len(limit) == len(strides) == x.rank:
-        raise ShapeError(f"slice: start {start}, limit {limit} and strides {strides} need one entry for each axis of an "
-                         f"array of shape {x.shape}")
+        raise ShapeError(f"slice: start {start}, limit {limit} and strides {strides} need one entry for each axis of "
+                         f"an array of shape {x.shape}")
     for axis, extent in enumerate(x.shape):
         if not 0 <= start[axis] <= limit[axis] <= extent or strides[axis] < 1:
-            raise ShapeError(f"slice: {start[axis]}:{limit[axis]}:{strides[axis]} does not lie within axis {axis} of an "
-                             f"array of shape {x.shape}")
+            raise ShapeError(f"slice: {start[axis]}:{limit[axis]}:{strides[axis]} does not lie within axis {axis} of "
+                             f"an array of shape {x.shape}")
     return x.with_shape(tuple(map(_extent, start, limit, strides)))
 
 
@@ -49,7 +49,7 @@ def _slice_transpose(cotangent: Any, operands: Sequence[Any], *, start: tuple[in
     return (pad(cotangent, full((), 0, cotangent.dtype), tuple(config)),)
 
 
-def _slice_batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *, start: tuple[int, ...],
+def _slice_batch(size: int, operands: Sequence[Any], axes: Sequence[Any], *, start: tuple[int, ...],
                  limit: tuple[int, ...], strides: tuple[int, ...]) -> Any:
     moved = move_axis(operands[0], axes[0], 0)
     return slice_(moved, (0, *start), (size, *limit), (1, *strides)), 0
@@ -57,7 +57,8 @@ def _slice_batch(size: int, operands: Sequence[Any], axes: Sequence[int | None],
 
 def _slice_lower(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Expr, type: Type, *,
                  start: tuple[int, ...], limit: tuple[int, ...], strides: tuple[int, ...]) -> Expr:
-    return readers[0](tuple(_affine(i, step, first) for i, first, step in zip(index, start, strides, strict=True)), valid)
+    places = tuple(_affine(i, step, first) for i, first, step in zip(index, start, strides, strict=True))
+    return readers[0](places, valid)
 
 
 def _affine(i: Expr, factor: int, offset: int) -> Expr:
@@ -74,10 +75,10 @@ slice_p = declare(Primitive(
 
 def slice_(x: Any, start: tuple[int, ...], limit: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Any:
     """x[start:limit:strides], all axes given, bounds within the array, strides positive."""
-    strides = strides or (1,) * x.ndim
-    if limit == x.shape and not any(start) and all(step == 1 for step in strides):
+    steps: tuple[int, ...] = strides or (1,) * x.ndim
+    if limit == x.shape and not any(start) and all(step == 1 for step in steps):
         return x
-    return bind(slice_p, x, start=start, limit=limit, strides=strides)
+    return bind(slice_p, x, start=start, limit=limit, strides=steps)
 
 
 # ---- pad ------------------------------------------------------------------------------------------------------------
@@ -104,14 +105,15 @@ def _pad_reference(x: np.ndarray, value: np.ndarray, *, config: PadConfig) -> np
     spread = [extent + max(0, extent - 1) * interior for extent, (_, _, interior) in zip(x.shape, config, strict=True)]
     inner = np.full(spread, value, x.dtype)
     inner[tuple(slice(None, None, interior + 1) for _, _, interior in config)] = x
-    outer = np.pad(inner, [(max(low, 0), max(high, 0)) for low, high, _ in config], constant_values=value[()])
+    outer: np.ndarray = np.pad(inner, [(max(low, 0), max(high, 0)) for low, high, _ in config],
+                               constant_values=value[()])
     crop = tuple(slice(max(-low, 0), extent - max(-high, 0)) for extent, (low, high, _) in
                  zip(outer.shape, config, strict=True))
     return outer[crop].astype(x.dtype)
 
 
 def _pad_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, config: PadConfig) -> tuple[Any, Any]:
-    result = pad(*primals, config)
+    result = pad(primals[0], primals[1], config)
     if all(map(is_zero, tangents)):
         return result, Zero(result.type)
     return result, pad(instantiate(tangents[0]), instantiate(tangents[1]), config)
@@ -138,7 +140,7 @@ def unpad(y: Any, config: PadConfig, shape: tuple[int, ...]) -> Any:
     return slice_(restored, start, limit, strides)
 
 
-def _pad_batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *, config: PadConfig) -> Any:
+def _pad_batch(size: int, operands: Sequence[Any], axes: Sequence[Any], *, config: PadConfig) -> Any:
     x, value = operands
     x_axis, value_axis = axes
     if value_axis is None:
@@ -155,7 +157,7 @@ def _pad_lower(readers: Sequence[Reader], index: tuple[Expr, ...], valid: Expr, 
     x, value = readers
     inside = TRUE
     inner = []
-    for i, extent, size, (low, high, interior) in zip(index, x.shape, type.shape, config, strict=True):
+    for i, extent, (low, high, interior) in zip(index, x.shape, config, strict=True):
         position = _affine(i, 1, -low)
         if interior:
             step = index_constant(interior + 1)

@@ -88,8 +88,8 @@ def _no_options(name: str, options: dict[str, Any], allowed: dict[str, Any]) -> 
 
 def _check_gradient_input(value: Value, name: str) -> None:
     if not dtypes.is_float(value.dtype):
-        raise GradientError(f"grad needs floating arguments, but {name} is {value.type}: an {value.dtype} (int or bool) "
-                            f"argument has no gradient. Pass a float, or leave the argument out of argnums.")
+        raise GradientError(f"grad needs floating arguments, but {name} is {value.type}: an {value.dtype} (int or "
+                            f"bool) argument has no gradient. Pass a float, or leave the argument out of argnums.")
 
 
 def _check_gradient_output(fun: Function, result: Any) -> None:
@@ -125,8 +125,8 @@ def _vjp(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], numbers: Se
         if not has_aux:
             return result
         if not (isinstance(result, tuple) and len(result) == 2):
-            raise TypeError(f"has_aux=True needs a function that answers a pair (result, aux), but {function_name(fun)} "
-                            f"answers {type(result).__name__}")
+            raise TypeError(f"has_aux=True needs a function that answers a pair (result, aux), but "
+                            f"{function_name(fun)} answers {type(result).__name__}")
         count[:] = [tree.structure(result[0]).num_leaves]
         aux_tree[:] = [tree.structure(result)]
         return result
@@ -174,8 +174,8 @@ def _cotangent_values(cotangent: Any, out_tree: tree.TreeDef, types: Sequence[Ty
     try:
         leaves = tree.flatten_up_to(out_tree, cotangent)
     except TreeError as error:
-        raise TreeError(f"the cotangent given to a vjp function must have the structure of the result {out_tree}: {error}") \
-            from None
+        raise TreeError(f"the cotangent given to a vjp function must have the structure of the result {out_tree}: "
+                        f"{error}") from None
     return [_matching(leaf, type, "cotangent") for leaf, type in zip(leaves, types, strict=True)]
 
 
@@ -304,7 +304,8 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
          spmd_axis_name: Any = None) -> Function:
     """Map a function over an axis of its arguments.
 
-    in_axes: an axis number or None (not mapped) for all arguments, or a tuple with one entry an argument, each of which may be
+    in_axes: an axis number or None (not mapped) for all arguments, or a tuple with one entry an argument, each of
+    which may be
     a pytree that stops above the leaves. out_axes likewise for the result. Keyword arguments are mapped over axis 0.
 
     >>> import fungrad, fungrad.numpy as fnp
@@ -315,11 +316,11 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
     def mapped(*args: Any, **kwargs: Any) -> Any:
         axes_tree = tuple(in_axes) if isinstance(in_axes, list) else in_axes
         if isinstance(axes_tree, tuple) and len(axes_tree) != len(args):
-            raise TreeError(f"vmap of {function_name(fun)}: in_axes has {len(axes_tree)} entries, but the function was called "
-                            f"with {len(args)} positional arguments")
+            raise TreeError(f"vmap of {function_name(fun)}: in_axes has {len(axes_tree)} entries, but the function was "
+                            f"called with {len(args)} positional arguments")
         leaves, in_tree = tree.flatten((args, kwargs))
         axes = _prefix_axes(axes_tree, args, "in_axes") + [0] * tree.structure(kwargs).num_leaves
-        name = lambda i: leaf_name(fun, (*args, kwargs), i)   # noqa: E731  used for messages only
+        name = lambda i: leaf_name(fun, (*args, kwargs), i)
         values = [to_value(leaf, lambda i=i: name(i)) for i, leaf in enumerate(leaves)]
         axes = [_mapped_axis(axis, value, name, i) for i, (axis, value) in enumerate(zip(axes, values, strict=True))]
         size = _mapped_size(fun, values, axes, axis_size, name)
@@ -327,7 +328,8 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         results, batch_axes = batch_values(flat, size, values, axes, axis_name)
         out_tree = flat.result_tree
         wanted = _prefix_axes(out_axes, tree.unflatten(out_tree, results), "out_axes")
-        placed = [_place(result, axis, want, size) for result, axis, want in zip(results, batch_axes, wanted, strict=True)]
+        placed = [_place(result, axis, want, size)
+                  for result, axis, want in zip(results, batch_axes, wanted, strict=True)]
         return tree.unflatten(out_tree, placed)
     return mapped
 
@@ -362,10 +364,11 @@ def _mapped_size(fun: Function, values: Sequence[Value], axes: Sequence[int | No
     return distinct.pop()
 
 
-def _place(result: Any, axis: int | None, wanted: int | None, size: int) -> Any:
+def _place(result: Any, axis: Any, wanted: Any, size: int) -> Any:
     if wanted is None:
         if axis is not None:
-            raise ShapeError("vmap: out_axes is None for a result that differs along the mapped axis; give an axis number")
+            raise ShapeError("vmap: out_axes is None for a result that differs along the mapped axis; give an axis "
+                             "number")
         return result
     rank = result.ndim + (axis is None)
     if not -rank <= wanted < rank:
@@ -397,13 +400,15 @@ def _differentiable(fun: Function, args: Sequence[Any], numbers: Sequence[int], 
     for i, leaf in enumerate(tree.leaves(tuple(args[n] for n in numbers))):
         type = to_value(leaf, lambda i=i: f"{what}: leaf {i}").type
         if not dtypes.is_float(type.dtype):
-            raise GradientError(f"{what} needs floating arguments, got {type} (int) for leaf {i} of {function_name(fun)}")
+            raise GradientError(f"{what} needs floating arguments, got {type} (int) for leaf {i} of "
+                                f"{function_name(fun)}")
         types.append(type)
     return types
 
 
 def jacfwd(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
-    """The Jacobian by forward mode: good for functions with few inputs. The result's axes come first, then the argument's."""
+    """The Jacobian by forward mode: good for functions with few inputs. The result's axes come first, then the
+    argument's."""
     @functools.wraps(fun, updated=())
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         numbers = normalize_argnums(argnums, len(args), f"jacfwd of {function_name(fun)}")
@@ -418,7 +423,8 @@ def jacfwd(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     return jacobian
 
 
-def _partial(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], numbers: Sequence[int]) -> tuple[Function, tuple]:
+def _partial(fun: Function, args: Sequence[Any], kwargs: dict[str, Any],
+             numbers: Sequence[int]) -> tuple[Function, tuple]:
     """`fun` as a function of the chosen arguments alone, and those."""
     def partial(*parts: Any) -> Any:
         whole = list(args)
@@ -440,7 +446,8 @@ def _split_columns(columns: Any, types: Sequence[Type], in_tree: tree.TreeDef, a
 
 
 def jacrev(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
-    """The Jacobian by reverse mode: good for functions with few outputs. The result's axes come first, then the argument's."""
+    """The Jacobian by reverse mode: good for functions with few outputs. The result's axes come first, then the
+    argument's."""
     @functools.wraps(fun, updated=())
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         numbers = normalize_argnums(argnums, len(args), f"jacrev of {function_name(fun)}")

@@ -21,15 +21,16 @@ def is_python_scalar(x: Any) -> bool:
 
 
 def to_value(x: Any, where: Callable[[], str]) -> Value:
-    """An array for a leaf: scalars and NumPy arrays are converted. `where()` names the leaf in the TypeError for others."""
+    """An array for a leaf: scalars and NumPy arrays are converted. `where()` names the leaf in the TypeError for
+    others."""
     if isinstance(x, Value):
         return x
     if is_python_scalar(x):
         return full((), x, dtypes.of_scalar(x))
     if isinstance(x, (np.ndarray, np.generic, int, float)):
         return OPERATORS["asarray"](x)
-    raise TypeError(f"{where()} is {type(x).__name__} ({_short(x)}), which is not an array. Pass arrays, NumPy arrays or "
-                    f"Python numbers; mark other arguments as static (static_argnums=, static_argnames=).")
+    raise TypeError(f"{where()} is {type(x).__name__} ({_short(x)}), which is not an array. Pass arrays, NumPy arrays "
+                    f"or Python numbers; mark other arguments as static (static_argnums=, static_argnames=).")
 
 
 def _short(x: Any) -> str:

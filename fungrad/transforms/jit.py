@@ -19,10 +19,10 @@ from ..errors import user_location
 from ..ir.program import Program
 from ..ir.types import Type, array_type
 from ..ir.value import OPERATORS, Value
-from ..runtime.array import Array, from_numpy
 from ..runtime import compile_program
+from ..runtime.array import Array, from_numpy
 from ..runtime.executable import Executable
-from ..trace import Traced, Tracer, thread_state, active, trace_program
+from ..trace import Traced, Tracer, active, thread_state, trace_program
 from ..tree_compiled import Mismatch, builder, flattener
 from .call import call
 from .flat import FlatFunction, argument_names, function_name, is_weak, to_value
@@ -47,7 +47,8 @@ def _not_compiled(leaves: list[Array]) -> Any:
 
 @dataclass(slots=True)
 class Entry:
-    """A traced signature. `run` calls its compiled program with the arguments' leaves and answers the result's pytree."""
+    """A traced signature. `run` calls its compiled program with the arguments' leaves and answers the result's
+    pytree."""
     signature: Signature
     traced: Traced
     out_tree: tree.TreeDef
@@ -166,8 +167,8 @@ class Jitted:
         static, dynamic, keywords = self._split_static(args, kwargs)
         leaves, structure = tree.flatten((dynamic, keywords) if keywords else dynamic)
         values = [to_value(leaf, lambda i=i: self._leaf_name(args, kwargs, i)) for i, leaf in enumerate(leaves)]
-        key = (structure, tuple((value.type, is_weak(leaf)) for value, leaf in zip(values, leaves, strict=True)), static,
-               config.trace_context(), "traced")
+        types = tuple((value.type, is_weak(leaf)) for value, leaf in zip(values, leaves, strict=True))
+        key = (structure, types, static, config.trace_context(), "traced")
         try:
             entry = self._entries.get(key)
         except TypeError:
@@ -352,7 +353,8 @@ def why(fun: Jitted) -> str:
             lines.append(f"trace 1 at {where}: the first call")
             continue
         nearest = min(history[:number], key=lambda earlier: len(_differences(earlier, signature)))
-        lines.append(f"trace {number + 1} at {where}: " + "; ".join(_differences(nearest, signature) or ["equal signature"]))
+        differences = _differences(nearest, signature) or ["equal signature"]
+        lines.append(f"trace {number + 1} at {where}: " + "; ".join(differences))
     return "\n".join(lines) or "never traced"
 
 
@@ -361,7 +363,8 @@ def _differences(old: Signature, new: Signature) -> list[str]:
         return [f"the arguments' structure changed from {old.structure} to {new.structure}"]
     found = []
     paths = [tree.keystr(path) for path in tree.leaf_paths(new.structure)]
-    for path, before, after, weak_before, weak_after in zip(paths, old.types, new.types, old.weak, new.weak, strict=True):
+    columns = zip(paths, old.types, new.types, old.weak, new.weak, strict=True)
+    for path, before, after, weak_before, weak_after in columns:
         if before is not after:
             found.append(f"argument {path} changed from {before} to {after}")
         elif weak_before != weak_after:

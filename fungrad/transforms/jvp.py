@@ -85,7 +85,8 @@ def jvp_values(function: Callable[..., Sequence[Any]], primals: Sequence[Any], t
 def jvp_program(program: Program, nonzero: tuple[bool, ...]) -> tuple[Program, tuple[bool, ...]]:
     """The forward-mode program of `program` with respect to the inputs marked nonzero.
 
-    [inputs..., tangents of the nonzero inputs...] -> [outputs..., tangents of the nonzero outputs...], and which those are.
+    [inputs..., tangents of the nonzero inputs...] -> [outputs..., tangents of the nonzero outputs...], and which
+    those are.
     """
     count = len(program.input_types)
     out_mask: list[bool] = []

@@ -19,10 +19,8 @@ from ..errors import LeakedTracerError, user_location
 from ..ir.primitive import PRIMITIVES, Primitive
 from ..ir.program import Node, input_node, node, program, result_node
 from ..ir.types import Type
-from ..ir.value import Value
-from ..runtime import array as array_module
+from ..runtime import array as array_module, compile_program
 from ..runtime.array import Array, from_numpy
-from ..runtime import compile_program
 from ..trace import Trace, Tracer, active, leak_error
 
 _INLINE_SCALARS = frozenset({0, 1, -1, 2, 0.5, float("inf"), float("-inf")})
@@ -33,13 +31,16 @@ class Pending:
 
     __slots__ = ("primitive", "operands", "params", "type", "location", "results")
 
-    def __init__(self, primitive: Primitive, operands: tuple[Any, ...], params: dict[str, Any], type: Any, location: str):
+    results: list[Array | None] | None
+
+    def __init__(self, primitive: Primitive, operands: tuple[Any, ...], params: dict[str, Any], type: Any,
+                 location: str):
         self.primitive = primitive
         self.operands = operands
         self.params = params
         self.type = type
         self.location = location
-        self.results: list[Array | None] | None = None   # filled when it has run
+        self.results = None   # filled when it has run
 
 
 class Result:
@@ -147,8 +148,8 @@ def run_pending(also: Iterable[Array]) -> None:
 
 
 def _run_group(arrays: list[Array], device: str) -> None:
-    results = [array._pending for array in arrays]
-    unfinished = [(a, r) for a, r in zip(arrays, results, strict=True) if not _take_finished(a, r)]
+    waiting = [(array, array._pending) for array in arrays]
+    unfinished = [(a, r) for a, r in waiting if isinstance(r, Result) and not _take_finished(a, r)]
     if not unfinished:
         return
     builder = _ProgramBuilder(device)
@@ -158,12 +159,18 @@ def _run_group(arrays: list[Array], device: str) -> None:
                                      origin=user_location())
         values = executable(builder.inputs)
     for (array, result), value in zip(unfinished, values, strict=True):
-        array._fill(value._address, value._owner)
-        pending = result.pending
-        if pending.results is None:
-            count = len(pending.type) if pending.primitive.multiple_results else 1
-            pending.results = [None] * count
-        pending.results[result.number] = value
+        array._fill(value._ready(), value._owner)
+        _finish(result, value)
+
+
+def _finish(result: Result, value: Array) -> None:
+    """Remember a result that has run; what an operation waited for is let go of when all its results have."""
+    pending = result.pending
+    results = pending.results or [None] * (len(pending.type) if pending.primitive.multiple_results else 1)
+    results[result.number] = value
+    pending.results = results
+    if all(entry is not None for entry in results):
+        pending.operands = ()
 
 
 def _take_finished(array: Array, result: Result) -> bool:
@@ -187,7 +194,7 @@ class _ProgramBuilder:
         self.inputs: list[Array] = []
         self.input_types: list[Type] = []
         self.locations: dict[Node, str] = {}
-        self._leaves: dict[int, Node] = {}
+        self._leaves: dict[tuple[int, Type], Node] = {}
         self._scalars: dict[Any, Node] = {}
         self._nodes: dict[int, Node] = {}
 

@@ -15,8 +15,18 @@ from ..ir.primitive import Primitive, Zero
 from ..ir.program import Program, program as make_program
 from ..ir.types import Type
 from ..ir.value import Value
-from ..trace import (StagedTracer, StagingTrace, Trace, Traced, Tracer, active, current_trace, evaluate, process_in,
-                     trace_program)
+from ..trace import (
+    StagedTracer,
+    StagingTrace,
+    Trace,
+    Traced,
+    Tracer,
+    active,
+    current_trace,
+    evaluate,
+    process_in,
+    trace_program,
+)
 
 
 class LinearizeTracer(Tracer):
@@ -69,7 +79,8 @@ class LinearizeTrace(Trace):
         return value, Zero(value.type)
 
     def join(self, primal: Any, tangent: Any) -> Any:
-        """A tracer for a result; its tangent may be Zero, staged, or a value that depends on no tangent (a constant 0)."""
+        """A tracer for a result; its tangent may be Zero, staged, or a value that depends on no tangent (a constant
+        0)."""
         if type(tangent) is Zero:
             return primal
         if not (type(tangent) is StagedTracer and tangent.trace is self.tangent_trace):

@@ -82,7 +82,8 @@ def transpose_program(program: Program, linear: tuple[bool, ...],
                       nonzero: tuple[bool, ...]) -> tuple[Program, tuple[bool, ...]]:
     """The transposed program with respect to the inputs marked linear.
 
-    [other inputs..., cotangents of the outputs marked nonzero...] -> [cotangents of the linear inputs that are not Zero...],
+    [other inputs..., cotangents of the outputs marked nonzero...] -> [cotangents of the linear inputs that are not
+    Zero...],
     and which linear inputs those are.
     """
     others = [type for type, flag in zip(program.input_types, linear, strict=True) if not flag]

@@ -11,7 +11,8 @@ from fungrad.errors import GradientError, ShapeError, TreeError
 
 
 def near(got, want, tolerance=1e-5):
-    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), rtol=tolerance, atol=tolerance)
+    got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
 def test_third_derivative():
@@ -62,7 +63,8 @@ def test_aux_is_returned_and_not_differentiated():
 
 
 @pytest.mark.parametrize("f, argument, word", [
-    (lambda x: x * 2, 3, "int"), (lambda x: x * 2, np.ones(3, "float32"), "scalar"), (lambda x: (x, x), 1.0, "2 arrays"),
+    (lambda x: x * 2, 3, "int"), (lambda x: x * 2, np.ones(3, "float32"), "scalar"),
+    (lambda x: (x, x), 1.0, "2 arrays"),
     (lambda x: x > 0, 1.0, "bool"), (lambda x: {}, 1.0, "0 arrays"),
 ])
 def test_wrong_uses_of_grad(f, argument, word):
@@ -154,8 +156,9 @@ def test_where_has_a_finite_gradient_beside_its_branch():
 
 FUNCTIONS = {
     "tanh": fnp.tanh, "exp": fnp.exp, "square": lambda x: x * x, "softmax": lambda x: fungrad.nn.softmax(x, axis=-1),
-    "cumsum": lambda x: fnp.cumsum(x, axis=-1), "sort": lambda x: fnp.sort(x, axis=-1), "max": lambda x: x.max(-1, keepdims=True) + x,
-    "slice": lambda x: x[:, 1:] * x[:, :-1], "matmul": lambda x: x @ x.T, "logsumexp": lambda x: fungrad.nn.logsumexp(x, axis=-1),
+    "cumsum": lambda x: fnp.cumsum(x, axis=-1), "sort": lambda x: fnp.sort(x, axis=-1),
+    "max": lambda x: x.max(-1, keepdims=True) + x, "slice": lambda x: x[:, 1:] * x[:, :-1], "matmul": lambda x: x @ x.T,
+    "logsumexp": lambda x: fungrad.nn.logsumexp(x, axis=-1),
 }
 
 

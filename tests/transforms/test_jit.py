@@ -11,7 +11,8 @@ from fungrad.errors import DeletedArrayError
 
 
 def near(got, want, tolerance=1e-5):
-    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), rtol=tolerance, atol=tolerance)
+    got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
 def counted(f):
@@ -128,7 +129,7 @@ def test_wrong_arguments_are_named():
     with pytest.raises(TypeError, match="result of <lambda> at .'s'. is str"):
         fungrad.jit(lambda x: {"s": "text"})(1.0)
     with pytest.raises(TypeError, match="needs a function"):
-        fungrad.jit(3)
+        fungrad.jit(3)   # type: ignore[arg-type]  # the mistake under test
 
 
 def test_why_names_what_changed():

@@ -12,7 +12,8 @@ from fungrad.transforms.lazy import Result, run_pending
 
 
 def near(got, want, tolerance=1e-5):
-    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), rtol=tolerance, atol=tolerance)
+    got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
 def test_operations_wait_until_a_value_is_looked_at():
@@ -57,7 +58,7 @@ def test_values_still_held_are_computed_together():
     y = fnp.exp(x)
     z = y * 2
     np.asarray(z)
-    assert y._pending is None
+    assert y._pending is None   # type: ignore[attr-defined]  # an Array outside jit
     near(y, np.exp(np.arange(4)))
 
 

@@ -9,7 +9,8 @@ from fungrad.errors import ShapeError, TreeError
 
 
 def near(got, want, tolerance=1e-5):
-    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), rtol=tolerance, atol=tolerance)
+    got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
 @settings(max_examples=20)
