@@ -2,8 +2,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -31,8 +34,9 @@ def test_importable_by_name(module: str) -> None:
     assert importlib.util.find_spec(f"fungrad.{module}") is not None
 
 
-def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+def run(code: str, environment: Mapping[str, str] = os.environ) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
+                          env=environment).stdout
 
 
 def test_import_loads_no_compiler_and_no_driver() -> None:
@@ -43,13 +47,16 @@ def test_import_loads_no_compiler_and_no_driver() -> None:
     assert "fungrad.backends.cpu" not in loaded
 
 
-def import_seconds(module: str) -> float:
+def import_seconds(module: str, environment: dict[str, str]) -> float:
     """Processor time, which other work on the machine stretches less than the clock's."""
-    return float(run(f"import time; start = time.process_time(); import {module}; print(time.process_time() - start)"))
+    return float(run(f"import time; start = time.process_time(); import {module}; print(time.process_time() - start)",
+                     environment))
 
 
-def test_import_time() -> None:
-    """`import fungrad` takes at most 1.5 times as long as `import numpy`."""
-    pairs = [(import_seconds("numpy"), import_seconds("fungrad")) for _ in range(9)]
-    numpy, own = (min(column) for column in zip(*pairs, strict=True))
+def test_import_time(tmp_path: Path) -> None:
+    """`import fungrad` takes at most 1.5 times as long as `import numpy`, once both are compiled to bytecode."""
+    environment = os.environ | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    pairs = [(import_seconds("numpy", environment), import_seconds("fungrad", environment)) for _ in range(10)]
+    numpy, own = (min(column) for column in zip(*pairs[1:], strict=True))
     assert own <= 1.5 * numpy + 0.01, f"import fungrad takes {own:.3f} s, import numpy {numpy:.3f} s"
