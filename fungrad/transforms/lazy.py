@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any
 from weakref import ref
 
@@ -166,7 +167,8 @@ def _run_group(arrays: list[Array], device: str) -> None:
 def _finish(result: Result, value: Array) -> None:
     """Remember a result that has run; what an operation waited for is let go of when all its results have."""
     pending = result.pending
-    results = pending.results or [None] * (len(pending.type) if pending.primitive.multiple_results else 1)
+    count = len(pending.type) if pending.primitive.multiple_results else 1
+    results: list[Array | None] = pending.results or list(repeat(None, count))
     results[result.number] = value
     pending.results = results
     if all(entry is not None for entry in results):
