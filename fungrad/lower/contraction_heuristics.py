@@ -15,7 +15,7 @@ from ..ir.expr import TRUE, Axis, Expr, load
 from ..ir.target import Target
 from .affine import Form
 from .contraction_analysis import Contraction, forms, loads
-from .contraction_loops import collapses, contiguous
+from .contraction_loops import collapses, contiguous, round_up
 from .contraction_stage import Pair, count, pairs, region_extent
 from .contraction_tiling import Blocks, Split, Tiling
 
@@ -23,6 +23,9 @@ CONTIGUOUS, TRANSPOSED, GATHERED = 0.15, 0.4, 1.5   # cycles to pack an element,
 STORED, COPIED, SCATTERED = 0.1, 0.3, 1.5           # cycles to store a result element
 CALL = 25                                           # cycles around one run of the micro-kernel
 LONGEST_K = 1024                                    # the longest sum that is kept in registers
+PACKING_SHARE = 0.01                                # packing below this share of the work need not be shared
+UNEVEN = 0.25                                       # how much of a tile threads wait for one another at the end
+LINE = 64                                           # bytes of a cache line
 SHORT_RUN = 8                                       # k loops up to this long may be written out
 PARALLEL_CYCLES = 20_000                            # work below this is not worth sharing among threads
 REGISTER_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 25)
@@ -32,12 +35,15 @@ STREAM_ROWS, STREAM_K, STREAM_COLUMNS = 8, 4, 1024  # few rows: b is read once, 
 def choose(contraction: Contraction, target: Target) -> Tiling:
     """A tiling for this contraction on this target."""
     best, choice = math.inf, None
-    for swap in (False, True):
-        sides = _Sides(contraction.swapped() if swap else contraction, target)
+    both = [_Sides(contraction.swapped() if swap else contraction, target) for swap in (False, True)]
+    streaming = any(sides.streams() for sides in both)   # it sums in an order of its own: not a matter of threads
+    for swap, sides in enumerate(both):
+        if streaming and not sides.streams():
+            continue
         for tiling in sides.candidates():
             cycles = sides.cycles(tiling)
             if cycles < best:
-                best, choice = cycles, replace(tiling, swap=swap)
+                best, choice = cycles, replace(tiling, swap=bool(swap))
     assert choice is not None
     return choice
 
@@ -91,30 +97,36 @@ class _Sides:
         """Tilings that can be built."""
         k = self.split_k()
         unroll = self.unroll(k)
-        yield from self.streaming()
+        if self.streams():
+            yield self.streaming()
+            return
         for stage_b in self.stages_b():
             for n in self.splits_n(stage_b, k):
                 columns = self.columns(stage_b, n, k)
-                for m in self.splits_m(k):
+                for m in self.splits_m(columns):
                     rows = self.blocks(self.c.m, m).size
                     for stage_a in self.stages_a(m):
                         tile = self.register_tile(stage_a, rows, columns)
                         tiling = Tiling(m, n, k, self.lanes, *tile, stage_a, stage_b, unroll=unroll)
                         yield self.grouped(tiling)
 
-    def streaming(self) -> Iterator[Tiling]:
-        """For a few rows: nothing is packed, b streams by."""
+    def streams(self) -> bool:
+        """Whether a few rows meet a large b that needs no packing."""
+        return (math.prod(a.extent for a in self.c.m) <= STREAM_ROWS and self.k > 4 * STREAM_K
+                and self.b.plain and self.b.even and self.b.along and not self.b.pairs
+                and self.a.plain and not self.a.pairs and self.c.k[-1].extent % STREAM_K == 0)
+
+    def streaming(self) -> Tiling:
+        """Nothing is packed, b streams by, a few of its rows side by side."""
         rows = math.prod(a.extent for a in self.c.m)
-        if (rows <= STREAM_ROWS and self.k > 4 * STREAM_K and self.b.plain and self.b.even and self.b.along
-                and self.a.plain and not self.a.pairs and self.c.k[-1].extent % STREAM_K == 0):
-            k, m = cut(self.c.k, STREAM_K, 1.0), Split(0, self.c.m[0].extent) if self.c.m else Split()
-            n = cut(self.c.n, STREAM_COLUMNS, 1.0, 2 * self.lanes)
-            yield Tiling(m, n, k, self.lanes, rows, 2, "direct", "direct", unroll=STREAM_K)
+        m = Split(0, self.c.m[0].extent) if self.c.m else Split()
+        n = cut(self.c.n, STREAM_COLUMNS, 1.0, 2 * self.lanes)
+        return Tiling(m, n, cut(self.c.k, STREAM_K, 1.0), self.lanes, rows, 2, "direct", "direct", unroll=STREAM_K)
 
     def split_k(self) -> Split:
         """All of k at once if it is short, else near-equal blocks; a window's phases are never cut."""
         split = cut(self.c.k, LONGEST_K, 1.0)
-        phased = {pair.k for pair in self.b.pairs if pair.phases > 1}
+        phased = {pair.k for side in (self.a, self.b) for pair in side.pairs if pair.phases > 1}
         if self.c.k and self.c.k[split.position] in phased:
             return Split(split.position, self.c.k[split.position].extent)
         return split
@@ -166,9 +178,10 @@ class _Sides:
                 seen.add(split)
                 yield split
 
-    def splits_m(self, k: Split) -> Iterator[Split]:
-        depth = min(self.k, LONGEST_K)
-        most = max(2 * self.target.caches[1] // (depth * self.itemsize), 16)
+    def splits_m(self, columns: int) -> Iterator[Split]:
+        """Blocks of m: by the cache, for packed rows and for the block's sums, and smaller ones for balance."""
+        depth, cache = min(self.k, LONGEST_K), self.target.caches[1] // self.itemsize
+        most = max(min(2 * cache // depth, cache // 2 // columns), 16)
         seen = set()
         for share in (1, 2, 4):
             split = cut(self.c.m, max(most // share, 16), 1.0, 8 if len(self.c.m) == 1 else 1)
@@ -229,21 +242,30 @@ class _Sides:
         cycles, line = step_cycles(rows, vectors), vectors * self.lanes * self.itemsize
         if line * depth > 0.75 * self.target.caches[0]:
             cycles = max(cycles, line / 24) + 0.002 * line
-        if stage_a == "direct" and self.a.step > 1 and 64 * depth > self.target.caches[0] // 2:
-            cycles += 2.0
+        if stage_a == "direct" and self.a.step > 1 and self.evicted(self.a.step, depth, 0):
+            cycles += 8.0 if self.evicted(self.a.step, depth, 1) else 2.0
         return cycles
+
+    def evicted(self, step: int, lines: int, level: int) -> bool:
+        """Whether so many cache lines, `step` elements apart, are more than their sets of a cache hold."""
+        size, distance = self.target.caches[level], max(step * self.itemsize // LINE, 1)
+        ways = max(size // 4096, 1) if level == 0 else 16   # a set of the first cache is found in a page's offset
+        sets = max(size // (LINE * ways), 1)
+        return lines > ways * (sets // math.gcd(sets, distance))
 
     def grouped(self, t: Tiling) -> Tiling:
         """Several blocks for one packing of the operand that costs more, while there are tiles enough for the threads."""
         m, n, k = (self.blocks(axes, split) for axes, split in ((self.c.m, t.m), (self.c.n, t.n), (self.c.k, t.k)))
         if k.number > 1:
             return t
-        most = max(self.batch * m.number * n.number // (8 * self.target.threads), 1)
+        block = m.size * n.size * k.size / 32
         saved_a = self.pack_a(t, m, k) if n.number > 1 else 0.0
         saved_b = self.pack_b(t, n, k, self.columns(t.stage_b, t.n, t.k)) if m.number > 1 and t.stage_b != "direct" else 0.0
+        wanted = math.ceil(max(saved_a, saved_b) / (PACKING_SHARE * block))
+        most = max(self.batch * m.number * n.number // (8 * self.target.threads), 1)
         if saved_a > saved_b:
-            return replace(t, group_n=min(n.number, most, 16))
-        return replace(t, group_m=min(m.number, most, 16)) if saved_b else t
+            return replace(t, group_n=min(n.number, most, wanted))
+        return replace(t, group_m=min(m.number, most, wanted)) if saved_b else t
 
     # -- prices --------------------------------------------------------------------------------------------------------
 
@@ -268,8 +290,7 @@ class _Sides:
     def shared(self, tile: float, tiles: int) -> float:
         """The time of tiles shared among the threads."""
         threads = self.target.threads if tile * tiles > PARALLEL_CYCLES else 1
-        rounds = -(-tiles // threads) + (0.1 if tiles < 4 * threads and threads > 1 else 0)
-        return max(rounds, tiles / threads) * tile
+        return max(-(-tiles // threads), tiles / threads + (UNEVEN if threads > 1 else 0.0)) * tile
 
     def filled(self, m: _Cut, n: _Cut) -> float:
         """How much larger the blocks together are than the result: the last ones stop early."""
@@ -277,7 +298,7 @@ class _Sides:
 
     def pack_b(self, t: Tiling, n: _Cut, k: _Cut, columns: int) -> float:
         if t.stage_b == "direct":
-            far = self.b.step * self.itemsize >= 4096
+            far = self.evicted(self.b.step, k.size, 1)
             return k.size * n.size * (0.25 if k.size <= STREAM_K else 0.6 if far else 0.05)
         if t.stage_b == "window":
             return self.window_depth(t.k) * columns * self.b.filling
@@ -328,8 +349,9 @@ def cut(axes: Sequence[Axis], most: float, widen: float, multiple: int = 1) -> S
         if size * extent * widen > most:
             tile = max(int(most / (size * widen)), 1)
             pieces = -(-extent // tile)
-            tile = -(-extent // pieces)
-            return Split(position, min(-(-tile // multiple) * multiple, extent))
+            tile = round_up(-(-extent // pieces), multiple)
+            whole = [t for t in range(max(round_up(tile * 3 // 4, multiple), multiple), tile * 5 // 4 + 1, multiple) if extent % t == 0]
+            return Split(position, min(whole, key=lambda t: abs(t - tile)) if whole else min(tile, extent))
         size *= extent
     return Split(0, axes[0].extent) if axes else Split()
 

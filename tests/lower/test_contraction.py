@@ -7,14 +7,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from tests.lower.contraction_kernels import FLOAT32, convolution, host, matmul, meaning, run
+from tests.lower.fused_interpreter import run_fused
+from tests.lower.programs import assert_same, random_arrays, traced
 
 from fungrad.errors import CompilationError
+from fungrad.ir.check import check_fused
 from fungrad.ir.expr import Axis, Buffer, Expr, axis, cast, constant, load, operation, substitute
+from fungrad.ir.interpret import interpret
 from fungrad.ir.kernel import Kernel, Nest, Opt
 from fungrad.ir.types import array_type
 from fungrad.lower.contraction import apply, schedule_contraction
 from fungrad.lower.contraction_analysis import analyse
+from fungrad.lower.contraction_split import split_long_contractions
 from fungrad.lower.contraction_tiling import Split, Tiling, from_opts
+from fungrad.lower.fuse import fuse
+from fungrad.lower.simplify import simplify
+from fungrad.ops import contract, elementwise, linear
 
 TARGET = host()
 LANES = TARGET.vector_bytes // 4
@@ -218,3 +226,38 @@ def test_what_is_refused():
     epilogue = Nest(out, square.nests[0].index, (), other)
     with pytest.raises(CompilationError, match="another element"):
         schedule_contraction(replace(square, nests=(*square.nests, epilogue), outputs=(*square.outputs, out)), TARGET)
+
+
+# ---- long sums --------------------------------------------------------------------------------------------------------
+
+def bilinear(x, g, bias):
+    product = contract.dot_general(g, x, (((0,), (0,)), ((), ())))
+    return [elementwise.add(product, linear.broadcast(bias, product.shape, (1,)))]
+
+
+@pytest.mark.parametrize("steps, chunks, size", [(4096, 8, 512), (4099, 8, 513)])
+def test_long_sums_are_split(steps, chunks, size):
+    program = traced(bilinear, (steps, 24), (steps, 32), (24,))
+    fused = split_long_contractions(fuse(simplify(program, TARGET), TARGET), TARGET)
+    check_fused(fused)
+    partial, added = (launch.kernel for launch in fused.launches)
+    assert [a.extent for a in partial.outer] == [chunks, 32, 24]
+    assert [a.extent for a in partial.nests[0].reduce_axes] == [size]
+    assert added.kind == "nests" and added.nests[0].reduce_axes[0].extent == chunks
+    arrays = random_arrays(program.input_types)
+    wanted = interpret(program, arrays)
+    assert_same(run_fused(fused, arrays), wanted, rtol=2e-3)
+    x, g, _ = arrays
+    got = run(schedule_contraction(partial, TARGET), dict(zip(partial.inputs, _as_read(partial, x, g), strict=True)), TARGET)
+    np.testing.assert_allclose(got[partial.outputs[0]].sum(0), g.T.astype("float64") @ x, atol=1e-2)
+
+
+def _as_read(kernel: Kernel, *arrays: np.ndarray) -> list[np.ndarray]:
+    by_shape = {array.shape: array for array in arrays}
+    return [by_shape[buffer.type.shape] for buffer in kernel.inputs]
+
+
+def test_sums_with_many_results_are_left_whole():
+    program = traced(lambda a, b: [contract.dot_general(a, b, (((1,), (0,)), ((), ())))], (512, 2048), (2048, 512))
+    fused = fuse(simplify(program, TARGET), TARGET)
+    assert split_long_contractions(fused, TARGET) is fused
