@@ -23,7 +23,8 @@ MODULES = {"jax": "fungrad", "jax.Array": "fungrad.Array", "jax.tree_util": "fun
 NOT_MEANT = {
     "jax": {"enable_x64": "64-bit types always work", "float0": "integers have no tangent",
             "jax2tf_associative_scan_reductions": "TensorFlow", "numpy_rank_promotion": "broadcasting is NumPy's",
-            "array_garbage_collection_guard": "JAX's runtime", "enable_checks": "FUNGRAD_CHECK=1"},
+            "array_garbage_collection_guard": "JAX's runtime", "enable_checks": "`FUNGRAD_CHECK=1`",
+            "config": "`fungrad.settings(...)` and environment variables"},
 }
 
 
@@ -60,14 +61,16 @@ def present(module: str, names: list[str]) -> list[str]:
     return [name for name in names if resolve(f"{own_path(module)}.{name}") is not None]
 
 
-def added(module: str, names: list[str]) -> list[str]:
-    """The public functions and classes that fungrad has beyond JAX's names."""
-    owner = resolve(own_path(module))
+def added(path: str) -> list[str]:
+    """The public functions and classes of a module that JAX does not have there (what a file imports is not its own)."""
+    owner = resolve(path)
     if not isinstance(owner, types.ModuleType):
         return []
-    return sorted(name for name, value in vars(owner).items()
-                  if not name.startswith("_") and name not in names and not isinstance(value, types.ModuleType)
-                  and name != "annotations" and getattr(value, "__module__", "").startswith("fungrad"))
+    known = {name for module, names in jax_names().items() if own_path(module) == path for name in names}
+    home = "fungrad" if hasattr(owner, "__path__") else owner.__name__
+    found = {name: getattr(owner, name) for name in dir(owner) if not name.startswith("_") and name not in known}
+    return sorted(name for name, value in found.items() if callable(value)
+                  and getattr(value, "__module__", "").startswith(home))
 
 
 def paragraph(title: str, names: list[str]) -> list[str]:
@@ -80,15 +83,18 @@ def text() -> str:
              "Made by `python -m tests.features` from the names in `tests/data/jax_names.json` (JAX 0.10).", "",
              "| JAX | fungrad | names |", "|---|---|---|"]
     details: list[str] = []
+    seen: set[str] = set()
     for module, names in jax_names().items():
         found = present(module, names)
         lines.append(f"| `{module}` | `{own_path(module)}` | {len(found)} of {len(names)} |")
         if resolve(own_path(module)) is None:
             continue
-        details += [f"## {own_path(module)}", ""]
+        details += [f"## {own_path(module)} ({module})", ""]
         details += paragraph("Has", found)
         details += paragraph("Not yet", [name for name in names if name not in found])
-        details += paragraph("Beyond JAX", added(module, names))
+        if own_path(module) not in seen:
+            details += paragraph("Beyond JAX", added(own_path(module)))
+            seen.add(own_path(module))
     meant = [f"- `{module}.{name}`: {reason}" for module, names in NOT_MEANT.items() for name, reason in names.items()]
     return "\n".join([*lines, "", *details, "## Not meant to be here", "", *meant, ""])
 
