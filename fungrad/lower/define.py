@@ -43,7 +43,7 @@ class Definer:
 
     def value(self, node: Node, axes: tuple[Axis, ...]) -> Expr:
         """The element of `node` over `axes`, by its primitive even if the node is materialised; simplified."""
-        return self.simplify(self._inline(node, tuple([axis_expr(a) for a in axes]), TRUE))
+        return self.simplify.written_out(self._inline(node, tuple([axis_expr(a) for a in axes]), TRUE))
 
     def forget(self) -> None:
         """Drop what was found so far, because another value is materialised now."""

@@ -3,8 +3,8 @@
     rows:  mean[i], dx[i,j] of x[i,j]           one kernel, outer axis i of N rows
     sum:   dgamma[j] = sum over i of f(x[i,j])  walks the same rows: on its own, a second pass over x
 
-The sum joins the row kernel: partial[b,j] = sum over t < T of f(x[b*T + t, j]), whose outer axis becomes the block b, of T
-rows each. What remains, dgamma[j] = sum over b of partial[b,j], is small. Blocks depend on the shapes only, so the
+The sum joins the row kernel: partial[b,j] = sum over t < T of f(x[b*T + t, j]), whose outer axis becomes the block b,
+of T rows each. What remains, dgamma[j] = sum over b of partial[b,j], is small. Blocks depend on the shapes only, so the
 result does not depend on the number of threads.
 """
 from __future__ import annotations

@@ -111,7 +111,8 @@ def _measure(node: Node, types: tuple[Any, ...], result: Any) -> Profile:
     shape = result[0].shape if isinstance(result, tuple) else result.shape
     index = tuple([axis_expr(Axis(f"i{number}", extent)) for number, extent in enumerate(shape)])
     from_rule = node.primitive.lower([reader(type) for type in types], index, TRUE, result, **dict(node.params))
-    expressions = from_rule if isinstance(from_rule, tuple) else (from_rule,)
+    simplify = Simplifier()
+    expressions = [simplify.written_out(e) for e in (from_rule if isinstance(from_rule, tuple) else (from_rule,))]
     reduced = [math.prod(a.extent for a in e.attribute[1]) for e in subexpressions(*expressions) if e.op == "reduce"]
     top = expressions[0]
     combine = top.attribute[0] if top.op == "reduce" and len(expressions) == len(reduced) == 1 else None

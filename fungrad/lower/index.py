@@ -14,13 +14,15 @@ the interval of each term:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import gcd
+from itertools import product
+from math import gcd, prod
 
 import numpy as np
 
 from ..ir.expr import (
     BOOL,
     COMPARISONS,
+    CORE,
     FALSE,
     INDEX,
     TRUE,
@@ -33,14 +35,20 @@ from ..ir.expr import (
     operation,
     rebuild,
     reduce,
+    substitute,
 )
 
 Interval = tuple[int | None, int | None]           # inclusive; None: no bound known
 Affine = tuple[tuple[tuple[Expr, int], ...], int]  # ((term, coefficient), ...), constant
 
+MAX_TERMS = 9         # of a reduction that is written out
+MAX_WRITTEN = 64      # operations in all its terms
+
 _UNBOUNDED: Interval = (None, None)
 _ZERO = index_constant(0)
 _AFFINE_OPERATIONS = frozenset({"add", "sub", "mul", "neg"})
+_FREE = frozenset({"constant", "axis", "load"})
+_CHEAP = _FREE | frozenset(CORE) - {"div", "rem", "sqrt"}
 _SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 _INVERTED = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
@@ -538,6 +546,37 @@ class Simplifier:
         if len(kept) != len(axes):
             return self(reduce(combine, e.operands[0], kept))
         return merge_reductions(e)
+
+    def written_out(self, x: Expr) -> Expr:
+        """`x`, simplified, with reductions of a few cheap terms (a pooling window of 2 x 2) as plain expressions."""
+        x = self(x)
+        while True:
+            reductions = {e: self._terms(e) for e in subexpressions(x) if e.op == "reduce"}
+            changed = {e: terms for e, terms in reductions.items() if terms is not e}
+            if not changed:
+                return x
+            x = self(substitute(x, changed.get))
+
+    def _terms(self, e: Expr) -> Expr:
+        """A reduction written out, or itself where that is too much."""
+        combine, axes = e.attribute
+        count = prod(a.extent for a in axes)
+        if not 0 < count <= MAX_TERMS:
+            return e
+        work = 0
+        for inner in subexpressions(e.operands[0]):
+            if inner.op not in _CHEAP:
+                return e
+            work += inner.op not in _FREE and inner.dtype != INDEX
+        if work * count > MAX_WRITTEN:
+            return e
+        result: Expr | None = None
+        for point in product(*(range(a.extent) for a in axes)):
+            at = {axis: index_constant(i) for axis, i in zip(axes, point, strict=True)}
+            term = self(substitute(e.operands[0], lambda x, at=at: at.get(x.attribute) if x.op == "axis" else None))
+            result = term if result is None else operation(combine, result, term)
+        assert result is not None
+        return result
 
     def _load(self, e: Expr) -> Expr:
         valid = e.operands[-1]

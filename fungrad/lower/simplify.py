@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import is_float
+from ..dtypes import highest, is_float, lowest
 from ..ir.primitive import PRIMITIVES, Refused
 from ..ir.program import RESULT, Node, Program, apply, node as make_node, program as make_program
 from ..ir.rewrite import Constant, Pattern, Rewriter, Rule
@@ -120,6 +120,16 @@ def _first(root: Node, x: Node, **others: Node) -> Node:
 
 def _if_integer(root: Node, x: Node) -> Node | None:
     return None if is_float(root.type.dtype) else x
+
+
+def _if_lowest(root: Node, x: Node, c: Node) -> Node | None:
+    return x if c.primitive.name == "full" and c.param("value") == literal(lowest(c.type.dtype), c.type.dtype) \
+        else None
+
+
+def _if_highest(root: Node, x: Node, c: Node) -> Node | None:
+    return x if c.primitive.name == "full" and c.param("value") == literal(highest(c.type.dtype), c.type.dtype) \
+        else None
 
 
 def _divide_by_power_of_two(root: Node, x: Node, c: Node) -> Node | None:
@@ -292,6 +302,8 @@ RULES: tuple[Rule, ...] = (
     Rule("x + -y", P("add", ("x", P("neg", ("y",)))), lambda root, x, y: _make("sub", x, y)),
     Rule("-x + y", P("add", (P("neg", ("x",)), "y")), lambda root, x, y: _make("sub", y, x)),
     Rule("x - -y", P("sub", ("x", P("neg", ("y",)))), lambda root, x, y: _make("add", x, y)),
+    Rule("max(x, lowest)", P("max", ("x", "c")), _if_lowest),
+    Rule("min(x, highest)", P("min", ("x", "c")), _if_highest),
     Rule("max(x, x)", P("max", ("x", "x")), _first),
     Rule("min(x, x)", P("min", ("x", "x")), _first),
     Rule("stop_gradient", P("stop_gradient", ("x",)), _first),

@@ -163,6 +163,16 @@ def test_reductions_of_reductions_merge():
     assert simple(reduce("max", inner, (J,))).attribute == ("max", (J,))
 
 
+def test_reductions_of_a_few_terms_are_written_out():
+    x = Buffer("x", array_type((5, 4, 3), FLOAT32))
+    found = Simplifier().written_out(reduce("max", load(x, (i, c(1), k)), (K,)))
+    assert found is op("max", op("max", load(x, (i, c(1), c(0))), load(x, (i, c(1), c(1)))), load(x, (i, c(1), c(2))))
+    many = reduce("max", load(x, (i, j, k)), (J, K))
+    assert Simplifier().written_out(many) is many
+    costly = reduce("add", op("exp", load(x, (i, c(1), k))), (K,))
+    assert Simplifier().written_out(costly) is costly
+
+
 def test_affine_form_and_coefficient():
     e = simple(op("add", op("mul", flat, c(3)), op("sub", k, c(7))))
     coefficients, offset, others = affine_form(e)
