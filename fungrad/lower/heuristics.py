@@ -10,7 +10,7 @@ from ..ir.expr import Axis
 from ..ir.kernel import Kernel, Opt
 from ..ir.target import Target
 from .affine import Analysis
-from .plan import Group, Plan, ScheduleError, Touched, apply, contiguous, make_plan, touched
+from .plan import Group, ScheduleError, Touched, apply, contiguous, make_plan, touched
 
 PARALLEL_WORK = 1 << 16      # element-operations below which threads cost more than they bring
 BLOCK = 1 << 14              # elements of a parallel block of a flat loop
@@ -132,7 +132,7 @@ class Chooser:
         if lanes < 2:
             return
         self.step("vectorize", number, vector.name, lanes)
-        if group.reduced and not (vector in group.kept):
+        if group.reduced and vector not in group.kept:
             self.step("unroll", number, ACCUMULATORS if facts.operations < 8 else 2 if facts.operations < 24 else 1)
         elif group.reduced:
             self.columns(number, facts)

@@ -112,7 +112,7 @@ class Splitter:
         columns = any(access.form.coefficient(a) == 1 for access in reads for a in nest.axes)
         inside = _points(nest.reduce_axes) // first.extent
         if columns:
-            width = max((a.extent for a in nest.axes if any(access.form.coefficient(a) == 1 for access in reads)))
+            width = max(a.extent for a in nest.axes if any(access.form.coefficient(a) == 1 for access in reads))
             others = _points(nest.axes) // width
             size = COLUMN_BLOCK // max(width * inside, 1)
         else:

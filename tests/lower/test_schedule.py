@@ -14,8 +14,16 @@ from fungrad.lower.plan import ScheduleError
 from fungrad.lower.schedule import schedule
 from fungrad.lower.split import LONG, split_reductions
 from tests.backends.native import HOST, Native
-from tests.lower.kernels import (assert_close, buffer, check_stages, map_kernels, memory_for, reductions, row_kernels,
-                                 small_blocks)
+from tests.lower.kernels import (
+    assert_close,
+    buffer,
+    check_stages,
+    map_kernels,
+    memory_for,
+    reductions,
+    row_kernels,
+    small_blocks,
+)
 
 FLOAT32 = np.dtype("float32")
 

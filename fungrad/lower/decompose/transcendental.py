@@ -9,8 +9,20 @@ from __future__ import annotations
 
 import math
 
-from .formula import (FLOAT32, INFINITY, NAN, Formula, Layout, copy_sign, fma, layout, polynomial, power_of_two, sign_bit,
-                      where)
+from .formula import (
+    FLOAT32,
+    INFINITY,
+    NAN,
+    Formula,
+    Layout,
+    copy_sign,
+    fma,
+    layout,
+    polynomial,
+    power_of_two,
+    sign_bit,
+    where,
+)
 
 # (e**r - 1 - r) / r**2 for |r| <= log(2)/2: relative errors 3e-9 and 5e-20 of e**r
 _EXP = {32: (0.4999999341457533, 0.16666520108708496, 0.04166839375597156, 0.008368780398144517, 0.0013814491126446949),

@@ -8,8 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from .formula import (INFINITY, NAN, UINT32, UINT64, Formula, Layout, copy_sign, fma, layout, polynomial,
-                      rarely, sign_bit, where)
+from .formula import (
+    INFINITY,
+    NAN,
+    UINT32,
+    UINT64,
+    Formula,
+    Layout,
+    copy_sign,
+    fma,
+    layout,
+    polynomial,
+    rarely,
+    sign_bit,
+    where,
+)
 
 # (sin(r) - r) / r**3 and (cos(r) - 1 + r**2/2) / r**4 as polynomials in r**2, |r| <= pi/4
 _SIN = {32: (-0.16666654873258668, 0.008332173530382589, -0.00019516653989306906),
