@@ -62,7 +62,7 @@ def present(module: str, names: list[str]) -> list[str]:
 
 
 def added(path: str) -> list[str]:
-    """The public functions and classes of a module that JAX does not have there (what a file imports is not its own)."""
+    """The public functions and classes of a module that JAX does not have there (not what a file imports)."""
     owner = resolve(path)
     if not isinstance(owner, types.ModuleType):
         return []
