@@ -1,8 +1,8 @@
 """Contractions: matrix products and convolutions as tiled, packed, register-blocked loop trees.
 
-`schedule_contraction(kernel, target)` picks a tiling and builds it; `apply(kernel, opts)` builds the one that a list of Opts
-describes, so that a search can try others and a user can pin one. `contraction_analysis` says what a contraction is,
-`contraction_tiling` what the Opts mean, `contraction_build` what the result looks like.
+`schedule_contraction(kernel, target)` picks a tiling and builds it; `apply(kernel, opts)` builds the one that a list
+of Opts describes, so that a search can try others and a user can pin one. `contraction_analysis` says what a
+contraction is, `contraction_tiling` what the Opts mean, `contraction_build` what the result looks like.
 """
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import CompilationError
-from ..ir.expr import Axis, Buffer, Expr, INDEX, TRUE, axis, conjunction, index_constant, load, substitute
+from ..ir.expr import INDEX, TRUE, Axis, Buffer, Expr, axis, conjunction, index_constant, load, substitute
 from ..ir.kernel import Kernel, Nest
 from ..ir.types import array_type
 from .affine import Analysis, Form, offset_form, row_major
@@ -21,7 +21,7 @@ from .affine import Analysis, Form, offset_form, row_major
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A store of the epilogue: `target[index] = value` where `valid`; `value` reads the sum from `Contraction.total`."""
+    """A store of the epilogue: `target[index] = value` where `valid`; `value` reads the sum from `total`."""
     target: Buffer
     index: tuple[Expr, ...]
     value: Expr
@@ -80,10 +80,11 @@ def loads(e: Expr) -> Iterator[Expr]:
 
 
 def forms(exprs: Iterable[Expr]) -> list[Form]:
-    """The affine forms through which expressions depend on axes: of offsets of loads, and of all other index arithmetic.
+    """The affine forms through which expressions depend on axes: of offsets of loads, and of all other index
+    arithmetic.
 
-    Quotients, remainders and loads in a form are atoms, whose operands are forms of their own. Nothing is simplified by the
-    extents of axes, so that what holds for all these forms also holds where an axis runs further than it did.
+    Quotients, remainders and loads in a form are atoms, whose operands are forms of their own. Nothing is simplified
+    by the extents of axes, so that what holds for all these forms also holds where an axis runs further than it did.
     """
     found: list[Form] = []
     seen: set[Expr] = set()

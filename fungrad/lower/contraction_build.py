@@ -12,18 +12,17 @@
                             store the sums, or add them to the block's sums in scratch
                 copy the block's sums out
 
-This is the structure of GotoBLAS (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008) and of
-BLIS, with the packing read through index expressions and one parallel loop. A sum over several blocks of k is the sum of
-the blocks' sums, in order; so a result does not depend on the tiles of m and n, nor on the threads.
+This is the structure of GotoBLAS (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008)
+and of BLIS, with the packing read through index expressions and one parallel loop. A sum over several blocks of k is
+the sum of the blocks' sums, in order; so a result does not depend on the tiles of m and n, nor on the threads.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..ir.expr import Axis, Buffer, Expr, axis, conjunction, constant, index_constant, load, operation, substitute
-from ..ir.expr import TRUE
-from ..ir.kernel import If, Kernel, Loop, Statement, Store
+from ..ir.expr import TRUE, Axis, Buffer, Expr, axis, conjunction, constant, index_constant, load, operation, substitute
+from ..ir.kernel import Kernel, Loop, Statement, Store
 from ..ir.types import array_type
 from . import contraction_stage as stage
 from .contraction_analysis import Contraction, Output, replace_axes
@@ -42,7 +41,6 @@ from .contraction_loops import (
     plus,
     quotient,
     remainder,
-    round_up,
     squares,
     times,
     unrolled,
@@ -93,7 +91,8 @@ class _Builder:
         if tile.extent and self.n.size and self.m.size:
             rest = quotient(axis(tile), m_groups)
             here = batch.at(quotient(rest, n_groups)).values([index_constant(0)] * len(c.batch))
-            body = (Loop(tile, self.group(here, remainder(axis(tile), m_groups), remainder(rest, n_groups)), "parallel"),)
+            one = self.group(here, remainder(axis(tile), m_groups), remainder(rest, n_groups))
+            body = (Loop(tile, one, "parallel"),)
         if self.tile is not None:
             self.scratch.append(self.tile)
         return replace(kernel, scratch=tuple(self.scratch), outer=(), nests=(), body=body, schedule=t.opts())
@@ -136,7 +135,8 @@ class _Builder:
                 return self.store_direct(outputs, rows, columns, staged_a, staged_b, row, column, self.sum(i, v, lane))
             return (*packing, *self.slivers(staged_a, staged_b, rows, columns, k, finish))
         pitch = stage.odd_lines(staged_b.padded, self.line)
-        sums = Buffer("block_sums", array_type((staged_a.padded * pitch + self.lanes * self.lanes,), self.dtype), "scratch")
+        size = staged_a.padded * pitch + self.lanes * self.lanes
+        sums = Buffer("block_sums", array_type((size,), self.dtype), "scratch")
         self.scratch.append(sums)
 
         def keep(i: Expr, row: Expr, v: Expr, column: Expr, lane: Expr) -> Body:
@@ -237,7 +237,8 @@ class _Builder:
                      column: Expr, total: Expr) -> Body:
         exprs = output_expressions(outputs)
         inside = TRUE
-        for here, index, strides, padded in ((rows, row, rows.strides, a.padded), (columns, column, b.strides, b.padded)):
+        for here, index, strides, padded in ((rows, row, rows.strides, a.padded),
+                                             (columns, column, b.strides, b.padded)):
             span = stage.count(strides, here.extents)
             condition = here.inside(index, strides)
             if condition is not None:
@@ -256,15 +257,18 @@ class _Builder:
     def stores(self, outputs: Sequence[Output], places: dict[Axis, Expr], total: Expr) -> Body:
         """The outputs' stores at a place."""
         body: list[Statement] = []
+
+        def summed(x: Expr) -> Expr | None:
+            return total if x.op == "load" and x.attribute is self.contraction.total else None
         for o in outputs:
             def put(e: Expr) -> Expr:
-                e = replace_axes(e, places)
-                return substitute(e, lambda x: total if x.op == "load" and x.attribute is self.contraction.total else None)
+                return substitute(replace_axes(e, places), summed)
             store = Store(o.target, tuple(replace_axes(i, places) for i in o.index), put(o.value))
             body += only_if(put(o.valid), (store,))
         return tuple(body)
 
-    def copy_out(self, outputs: Sequence[Output], rows: Range, columns: Range, b: Staged, sums: Buffer, pitch: int) -> Body:
+    def copy_out(self, outputs: Sequence[Output], rows: Range, columns: Range, b: Staged, sums: Buffer,
+                 pitch: int) -> Body:
         """Sums in scratch to the outputs."""
         dims = (*rows.dims([stride * pitch for stride in rows.strides]), *columns.dims(b.strides))
         places = rows.values([axis(d.axis) for d in dims[:len(rows.axes)]])
@@ -282,9 +286,10 @@ class _Builder:
 
         stored = [replace_axes(load(o.target, o.index), values) for o in outputs]
         across = None
-        if self.tile is not None and last.stride == 1 and not contiguous(stored, last.axis):
-            across = next((d for d in reversed(runs[:-1]) if d.extent >= self.lanes // 2 and contiguous(stored, d.axis)), None)
-        if across is None:
+        if last.stride == 1 and not contiguous(stored, last.axis):
+            long = [d for d in runs[:-1] if d.extent >= self.lanes // 2 and contiguous(stored, d.axis)]
+            across = long[-1] if long else None
+        if across is None or self.tile is None:
             def put(index: Expr, inside: Expr) -> Body:
                 place = plus(offset(runs[:-1]), times(index, last.stride))
                 return only_if(inside, self.stores(outputs, at({last.axis: index}), load(sums, (place,))))

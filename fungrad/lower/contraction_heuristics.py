@@ -1,8 +1,8 @@
 """Good tilings from the shape of a contraction and the caches of the target: a few dozen candidates, priced by a model.
 
-The prices are cycles an element, measured on a Zen 5 core; only their ratios matter. What decides: how much of the register
-tile is wasted at the edges, whether an operand must be transposed or gathered while it is packed, how often each is packed,
-whether results are stored contiguously, and whether the tiles can be shared evenly among the threads.
+The prices are cycles an element, measured on a Zen 5 core; only their ratios matter. What decides: how much of the
+register tile is wasted at the edges, whether an operand must be transposed or gathered while it is packed, how often
+each is packed, whether results are stored contiguously, and whether the tiles can be shared evenly among the threads.
 """
 from __future__ import annotations
 
@@ -254,13 +254,15 @@ class _Sides:
         return lines > ways * (sets // math.gcd(sets, distance))
 
     def grouped(self, t: Tiling) -> Tiling:
-        """Several blocks for one packing of the operand that costs more, while there are tiles enough for the threads."""
+        """Several blocks for one packing of the operand that costs more, while tiles are left for the threads."""
         m, n, k = (self.blocks(axes, split) for axes, split in ((self.c.m, t.m), (self.c.n, t.n), (self.c.k, t.k)))
         if k.number > 1:
             return t
         block = m.size * n.size * k.size / 32
         saved_a = self.pack_a(t, m, k) if n.number > 1 else 0.0
-        saved_b = self.pack_b(t, n, k, self.columns(t.stage_b, t.n, t.k)) if m.number > 1 and t.stage_b != "direct" else 0.0
+        saved_b = 0.0
+        if m.number > 1 and t.stage_b != "direct":
+            saved_b = self.pack_b(t, n, k, self.columns(t.stage_b, t.n, t.k))
         wanted = math.ceil(max(saved_a, saved_b) / (PACKING_SHARE * block))
         most = max(self.batch * m.number * n.number // (8 * self.target.threads), 1)
         if saved_a > saved_b:
@@ -350,7 +352,8 @@ def cut(axes: Sequence[Axis], most: float, widen: float, multiple: int = 1) -> S
             tile = max(int(most / (size * widen)), 1)
             pieces = -(-extent // tile)
             tile = round_up(-(-extent // pieces), multiple)
-            whole = [t for t in range(max(round_up(tile * 3 // 4, multiple), multiple), tile * 5 // 4 + 1, multiple) if extent % t == 0]
+            near = range(max(round_up(tile * 3 // 4, multiple), multiple), tile * 5 // 4 + 1, multiple)
+            whole = [t for t in near if extent % t == 0]
             return Split(position, min(whole, key=lambda t: abs(t - tile)) if whole else min(tile, extent))
         size *= extent
     return Split(0, axes[0].extent) if axes else Split()

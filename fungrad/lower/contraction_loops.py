@@ -1,7 +1,7 @@
 """Loops over boxes: the parts from which a contraction's loop tree is put together.
 
-A box is a list of dimensions (`Dim`), outermost first. Adjacent dimensions in which everything advances as in one longer
-dimension are run as one loop. No index is taken apart by division inside a loop.
+A box is a list of dimensions (`Dim`), outermost first. Adjacent dimensions in which everything advances as in one
+longer dimension are run as one loop. No index is taken apart by division inside a loop.
 """
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def at_most(x: Expr, limit: int) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """One dimension of a box: a loop axis, and the number of indices that count (None: all), known when the loop starts.
+    """One dimension of a box: a loop axis, and the number of indices that count (None: all), known when the loop
+    starts.
 
     stride: how far one step goes in the packed memory that belongs to the box.
     """
@@ -189,9 +190,10 @@ def only_if(condition: Expr, body: Body) -> Body:
 def fill(target: Buffer, dims: Sequence[Dim], value: Expr, valid: Expr, lanes: int, tile: Buffer | None) -> Body:
     """Store `value`, an expression over the axes of `dims`, at its place in packed memory, for every point of the box.
 
-    Where the last dimension ends inside a vector, the rest of the vector lands where the next row is written later, or in
-    the slack behind the box. Values beyond a limit, and where `valid` is false, are not read. `tile`: a register buffer of lanes x lanes
-    elements; with it, a source that is contiguous along another dimension than the packed memory is transposed in registers.
+    Where the last dimension ends inside a vector, the rest of the vector lands where the next row is written later, or
+    in the slack behind the box. Values beyond a limit, and where `valid` is false, are not read. `tile`: a register
+    buffer of lanes x lanes elements; with it, a source that is contiguous along another dimension than the packed
+    memory is transposed in registers.
     """
     value = guarded(value, valid)
     runs, values = merged(dims, (value,))

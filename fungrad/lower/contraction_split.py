@@ -4,8 +4,8 @@
  -> part[chunk, o, c] += g[chunk*512 + n, o] * x[chunk*512 + n, c]     chunk: 16, n: 512     (chunks in parallel)
     w[o, c] += part[chunk, o, c]     chunk: 16
 
-The gradient of a convolution's weights is of this kind. The chunks depend on the shape only, so that results are the same
-bits for any number of threads; they are added in order.
+The gradient of a convolution's weights is of this kind. The chunks depend on the shape only, so that results are the
+same bits for any number of threads; they are added in order.
 """
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def split_long_contractions(fused: Fused, target: Target) -> Fused:
         launches.append(Launch(first, (partial, *[place[b] for b in first.inputs])))
         launches.append(Launch(second, (*[place[b] for b in second.outputs], partial,
                                         *[place[b] for b in second.inputs[1:]])))
-    return fused if len(launches) == len(fused.launches) else replace(fused, launches=tuple(launches), slots=tuple(slots))
+    if len(launches) == len(fused.launches):
+        return fused
+    return replace(fused, launches=tuple(launches), slots=tuple(slots))
 
 
 @lru_cache(maxsize=2048)
@@ -92,7 +94,8 @@ def _partial_sums(kernel: Kernel, nest: Nest, long: Axis, count: int, size: int)
         a, b = (guarded(operand, inside) for operand in (a, b))
         a = select(inside, a, constant(0, a.dtype))
     kept = tuple(one for one in (*kernel.outer, *nest.axes) if one.extent > 1)
-    partial = canonical_buffer("partial", array_type((count, *[one.extent for one in kept]), nest.value.dtype), "global")
+    shape = (count, *[one.extent for one in kept])
+    partial = canonical_buffer("partial", array_type(shape, nest.value.dtype), "global")
     value = operation("mul", a, b)
     reduce_axes = tuple(inner if one is long else one for one in nest.reduce_axes)
     sums = Nest(partial, (axis(chunk), *map(axis, kept)), (), value, "add", reduce_axes, valid)

@@ -1,14 +1,14 @@
 """Where the micro-kernel reads an operand: from its own buffers, from a packed panel, or from a copied window.
 
-Each way answers the same question: given an index into the block's free dimension (rows of `a`, columns of `b`) and indices
-into the block of k, what expression is the element? And which statements must have run before?
+Each way answers the same question: given an index into the block's free dimension (rows of `a`, columns of `b`) and
+indices into the block of k, what expression is the element? And which statements must have run before?
 
-A *panel* holds the block as [k][free]. A *window* serves convolutions: where the operand depends on a free axis f and a
-k axis t only through f + d*t (an image row and a row of the filter), it holds the region of the input under the block once,
-with zeros where it is padded, instead of once for every t. Then a step in t is a step in memory, and neighbours in f are
-neighbours in memory across the ends of image rows: columns are counted with the pitch of the copied rows, and the few
-that fall between rows are computed and never stored. With a stride s > 1, f*s + t, each phase t mod s has a region of its
-own where f are columns; rows are just s apart.
+A *panel* holds the block as [k][free]. A *window* serves convolutions: where the operand depends on a free axis f and
+a k axis t only through f + d*t (an image row and a row of the filter), it holds the region of the input under the
+block once, with zeros where it is padded, instead of once for every t. Then a step in t is a step in memory, and
+neighbours in f are neighbours in memory across the ends of image rows: columns are counted with the pitch of the
+copied rows, and the few that fall between rows are computed and never stored. With a stride s > 1, f*s + t, each phase
+t mod s has a region of its own where f are columns; rows are just s apart.
 """
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from .contraction_tiling import Range
 class Staged:
     """An operand made ready for a block.
 
-    strides: how far neighbours along each free axis are apart in the free index. padded: how many free indices there are,
-    with those that only fill up the last sliver. read(free, k): the element at a free index and at indices into the k
-    block. fill: what has to run first, with its buffers.
+    strides: how far neighbours along each free axis are apart in the free index. padded: how many free indices there
+    are, with those that only fill up the last sliver. read(free, k): the element at a free index and at indices into
+    the k block. fill: what has to run first, with its buffers.
     """
     strides: tuple[int, ...]
     padded: int
@@ -74,7 +74,7 @@ class Layout:
 
 
 def make(kind: str, name: str, value: Expr, free: Range, k: Range, sliver: int, rows: bool, layout: Layout) -> Staged:
-    """Stage an operand. The micro-kernel takes `sliver` free indices at once: one by one if they are rows, else in vectors."""
+    """Stage an operand, of which the micro-kernel takes `sliver` free indices at once (columns as vectors)."""
     if kind == "direct":
         return direct(value, free, k, sliver, rows)
     return (panel if kind == "panel" else window)(name, value, free, k, sliver, rows, layout)
@@ -199,8 +199,8 @@ def window(name: str, value: Expr, free: Range, k: Range, sliver: int, rows: boo
 class _Region:
     """The layout of a window: [phases][k axes without a pair][free axes, widened by their pair].
 
-    apart: phases lie apart, so that neighbours in the free axis are neighbours in memory; else a step in the free axis is
-    a step of `phases` in memory.
+    apart: phases lie apart, so that neighbours in the free axis are neighbours in memory; else a step in the free axis
+    is a step of `phases` in memory.
     """
 
     def __init__(self, free: Range, k: Range, found: dict[Axis, Pair], paired: dict[Axis, Pair], *, apart: bool):
@@ -294,7 +294,7 @@ class _Region:
 
 
 def region_extent(pair: Pair, extent: int, taps: int, apart: bool) -> int:
-    """How long the region under `extent` indices of a free axis and `taps` of its k axis is (with `apart`: a phase of it)."""
+    """How long the region under `extent` free and `taps` k indices is (with `apart`: one phase of it)."""
     if pair.phases == 1:
         return extent + abs(pair.step) * (taps - 1)
     return extent + (taps - 1) // pair.phases if apart else pair.phases * (extent - 1) + taps

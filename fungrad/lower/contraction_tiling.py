@@ -15,7 +15,7 @@ STAGES = ("direct", "panel", "window")
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How a class of axes is cut: one axis into pieces of `tile`, those before it into single indices, those after it not."""
+    """How a class of axes is cut: one axis into pieces of `tile`, those before it fully, those after it not at all."""
     position: int = 0
     tile: int = 1
 
@@ -24,11 +24,11 @@ class Split:
 class Tiling:
     """The numbers from which a contraction's loop tree is built.
 
-    swap: exchange the operands first, so that the vector lanes run along the m axes. m, n, k: the cache blocks.
-    lanes, rows, vectors: the register tile, `rows` x (`vectors` * `lanes`) sums. group_m, group_n: how many blocks of m and
-    of n one parallel iteration takes. stage_a, stage_b: where the micro-kernel reads an operand: "direct" from its buffers, "panel" from a
-    packed copy of the block, "window" from a copy of the input region under a convolution's window. unroll: how many
-    steps of the innermost k loop are written out.
+    swap: exchange the operands first, so that the vector lanes run along the m axes. m, n, k: the cache blocks. lanes,
+    rows, vectors: the register tile, `rows` x (`vectors` * `lanes`) sums. group_m, group_n: how many blocks of m and
+    of n one parallel iteration takes. stage_a, stage_b: where the micro-kernel reads an operand: "direct" from its
+    buffers, "panel" from a packed copy of the block, "window" from a copy of the input region under a convolution's
+    window. unroll: how many steps of the innermost k loop are written out.
     """
     m: Split
     n: Split
@@ -48,8 +48,9 @@ class Tiling:
         opts = [Opt("swap")] if self.swap else []
         opts += [Opt("split", (name, split.position, split.tile))
                  for name, split in (("m", self.m), ("n", self.n), ("k", self.k))]
-        opts += [Opt("vectorize", ("n", self.lanes)), Opt("unroll", ("n", self.vectors)), Opt("unroll", ("m", self.rows)),
-                 Opt("unroll", ("k", self.unroll)), Opt("stage", ("a", self.stage_a)), Opt("stage", ("b", self.stage_b)),
+        opts += [Opt("vectorize", ("n", self.lanes)), Opt("unroll", ("n", self.vectors)),
+                 Opt("unroll", ("m", self.rows)), Opt("unroll", ("k", self.unroll)),
+                 Opt("stage", ("a", self.stage_a)), Opt("stage", ("b", self.stage_b)),
                  Opt("parallel", ("m", self.group_m)), Opt("parallel", ("n", self.group_n))]
         return tuple(opts)
 

@@ -28,7 +28,7 @@ def host() -> Target:
     return Target("cpu", width, 32 if width == 64 else 16, (8 << 10, 32 << 10, 1 << 20), 2, frozenset(), "test")
 
 
-# ---- kernels ----------------------------------------------------------------------------------------------------------
+# ---- kernels --------------------------------------------------------------------------------------------------------
 
 def matmul(m: int, k: int, n: int, *, batch: tuple[int, ...] = (), left_transposed: bool = False,
            right_transposed: bool = False, result_transposed: bool = False, dtype: np.dtype = FLOAT32,
@@ -78,13 +78,14 @@ def convolution(images: int, channels: int, features: int, size: tuple[int, int]
     if weights:
         value = operation("mul", element, load(result, at))
         nest = Nest(filters, (axis(o), axis(c), *tap_index), (), value, "add", (n, *places))
-        return Kernel("weights", (filters,), (image, result), outer=(o, c, *tap_axes), nests=(nest,), kind="contraction")
+        return Kernel("weights", (filters,), (image, result), outer=(o, c, *tap_axes), nests=(nest,),
+                      kind="contraction")
     value = operation("mul", element, load(filters, (axis(o), axis(c), *tap_index)))
     nest = Nest(result, at, (), value, "add", (c, *tap_axes))
     return Kernel("convolution", (result,), (image, filters), outer=(n, o, *places), nests=(nest,), kind="contraction")
 
 
-# ---- meaning ----------------------------------------------------------------------------------------------------------
+# ---- meaning --------------------------------------------------------------------------------------------------------
 
 _OPERATIONS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.floor_divide, "rem": np.remainder,
                "ge": np.greater_equal, "lt": np.less, "gt": np.greater, "eq": np.equal, "and": np.logical_and,
@@ -130,7 +131,8 @@ def _grid(axes: tuple[Axis, ...]) -> dict[Axis, np.ndarray]:
     return dict(zip(axes, np.meshgrid(*[np.arange(a.extent) for a in axes], indexing="ij", sparse=True), strict=True))
 
 
-def _product_sum(nest: Nest, at: Mapping[Axis, np.ndarray], rank: int, arrays: Mapping[Buffer, np.ndarray]) -> np.ndarray:
+def _product_sum(nest: Nest, at: Mapping[Axis, np.ndarray], rank: int,
+                 arrays: Mapping[Buffer, np.ndarray]) -> np.ndarray:
     wide = np.dtype("float64") if nest.value.dtype.kind == "f" else nest.value.dtype
     letters = [chr(ord("a") + number) for number in range(len(at))]
     names, factors = [], []
@@ -143,7 +145,7 @@ def _product_sum(nest: Nest, at: Mapping[Axis, np.ndarray], rank: int, arrays: M
     return total.reshape([a.extent for a in list(at)[:rank]])
 
 
-# ---- running ----------------------------------------------------------------------------------------------------------
+# ---- running --------------------------------------------------------------------------------------------------------
 
 class Guarded:
     """Memory for an array that ends (or starts) at a page which may not be touched."""
@@ -156,7 +158,7 @@ class Guarded:
             assert _libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), 0) == 0
         start = PAGE + (pages * PAGE - array.nbytes if at_end else 0)
         self.address = base + start
-        flat = np.frombuffer(self.memory, np.uint8, max(array.nbytes, 0), start) if array.nbytes else np.empty(0, np.uint8)
+        flat = np.frombuffer(self.memory, np.uint8, array.nbytes, start)
         self.array = flat.view(array.dtype).reshape(array.shape)
         self.array[...] = array
 

@@ -1,4 +1,4 @@
-"""Contractions compute sums of products, whatever the shapes, layouts, types and tilings; and never touch foreign memory."""
+"""Contractions are sums of products, whatever the shapes, layouts, types and tilings, and touch no foreign memory."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -6,9 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.lower.contraction_kernels import FLOAT32, convolution, host, matmul, meaning, run
-from tests.lower.fused_interpreter import run_fused
-from tests.lower.programs import assert_same, random_arrays, traced
 
 from fungrad.errors import CompilationError
 from fungrad.ir.check import check_fused
@@ -23,6 +20,9 @@ from fungrad.lower.contraction_tiling import Split, Tiling, from_opts
 from fungrad.lower.fuse import fuse
 from fungrad.lower.simplify import simplify
 from fungrad.ops import contract, elementwise, linear
+from tests.lower.contraction_kernels import FLOAT32, convolution, host, matmul, meaning, run
+from tests.lower.fused_interpreter import run_fused
+from tests.lower.programs import assert_same, random_arrays, traced
 
 TARGET = host()
 LANES = TARGET.vector_bytes // 4
@@ -66,7 +66,8 @@ def test_element_types(dtype, accumulate):
     check(kernel, tolerance=1e-5 if dtype != "float64" else 1e-13)
 
 
-@pytest.mark.parametrize("shape", [(200, 300, 130), (33, 700, 90), (130, 5, 260), (1, 64, 300), (300, 64, 1), (3, 512, 256)])
+@pytest.mark.parametrize("shape", [(200, 300, 130), (33, 700, 90), (130, 5, 260), (1, 64, 300), (300, 64, 1),
+                                   (3, 512, 256)])
 def test_several_blocks(shape):
     for left in (False, True):
         check(matmul(*shape, left_transposed=left, right_transposed=not left), pieces=2)
@@ -141,7 +142,7 @@ def test_same_bits_for_any_tiles_and_threads():
     assert all(np.array_equal(results[0], other) for other in results[1:])
 
 
-# ---- epilogues and prologues --------------------------------------------------------------------------------------------
+# ---- epilogues and prologues ----------------------------------------------------------------------------------------
 
 def with_epilogue(kernel: Kernel, *, keep_sum: bool) -> Kernel:
     """A kernel followed by relu(sum + bias) and (that) + residual."""
@@ -178,7 +179,8 @@ def test_epilogue_over_axes_of_its_own():
     i, j = Axis("p", 9), Axis("q", 40)
     out, scratch = Buffer("out", array_type((9, 40), FLOAT32)), Buffer("s", array_type((9, 40), FLOAT32), "scratch")
     doubled = operation("add", load(scratch, (axis(i), axis(j))), load(scratch, (axis(i), axis(j))))
-    nests = (replace(kernel.nests[0], target=scratch, axes=kernel.outer), Nest(out, (axis(i), axis(j)), (i, j), doubled))
+    nests = (replace(kernel.nests[0], target=scratch, axes=kernel.outer),
+             Nest(out, (axis(i), axis(j)), (i, j), doubled))
     fused = replace(kernel, outer=(), nests=nests, outputs=(out,), scratch=(scratch,))
     arrays = arrays_for(fused)
     got = run(schedule_contraction(fused, TARGET), arrays, TARGET)[out]
@@ -210,7 +212,8 @@ def test_sixteen_bit_result():
     total = Buffer("total", array_type((), FLOAT32), "scratch")
     out = Buffer("out", array_type((20, 40), np.dtype("float16")))
     index = kernel.nests[0].index
-    nests = (replace(kernel.nests[0], target=total, index=()), Nest(out, index, (), cast(load(total, ()), out.type.dtype)))
+    rounded = cast(load(total, ()), out.type.dtype)
+    nests = (replace(kernel.nests[0], target=total, index=()), Nest(out, index, (), rounded))
     check(replace(kernel, nests=nests, outputs=(out,), scratch=(total,)), tolerance=2e-3)
 
 
@@ -228,7 +231,7 @@ def test_what_is_refused():
         schedule_contraction(replace(square, nests=(*square.nests, epilogue), outputs=(*square.outputs, out)), TARGET)
 
 
-# ---- long sums --------------------------------------------------------------------------------------------------------
+# ---- long sums ------------------------------------------------------------------------------------------------------
 
 def bilinear(x, g, bias):
     product = contract.dot_general(g, x, (((0,), (0,)), ((), ())))
@@ -248,7 +251,8 @@ def test_long_sums_are_split(steps, chunks, size):
     wanted = interpret(program, arrays)
     assert_same(run_fused(fused, arrays), wanted, rtol=2e-3)
     x, g, _ = arrays
-    got = run(schedule_contraction(partial, TARGET), dict(zip(partial.inputs, _as_read(partial, x, g), strict=True)), TARGET)
+    inputs = dict(zip(partial.inputs, _as_read(partial, x, g), strict=True))
+    got = run(schedule_contraction(partial, TARGET), inputs, TARGET)
     np.testing.assert_allclose(got[partial.outputs[0]].sum(0), g.T.astype("float64") @ x, atol=1e-2)
 
 
