@@ -197,10 +197,13 @@ class Emitter(Placement):
         lanes = max(condition.lanes, usual.lanes)
         register = self.place(Value("register", (), (1, e.dtype), e.dtype, lanes), 0)
         self.effect("set", (register, self.splat(usual, lanes)), 0)
+        some = self.uniform_mask(condition)
         block = self.open((), guard=True)
-        self.effect("if", (self.uniform_mask(condition),))
+        self.effect("if", (some,))
+        floor, self.floor = self.floor, len(self.blocks) - 1      # nothing of it leaves the branch
         chosen = self.operation("select", (condition, self.emit(e.operands[1]), usual), e.dtype)
         self.effect("set", (register, self.splat(chosen, lanes)), 0)
+        self.floor = floor
         self.close(block, "end_if")
         return self.effect("get", (register,), 0, e.dtype, lanes)
 

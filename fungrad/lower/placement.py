@@ -58,6 +58,7 @@ class Placement:
         self.blocks = [Block(frozenset(), False, None)]
         self.known: dict[Any, Value] = {}          # expressions and operations -> their instruction
         self.state: dict[Any, Any] = {}
+        self.floor = 0                             # no instruction is placed further out than this level
 
     def place(self, value: Value, level: int) -> Value:
         """Append an instruction to the open block at `level`."""
@@ -81,6 +82,7 @@ class Placement:
         key = (op, operands, attribute, dtype, lanes)
         found = self.find(key)
         if found is None:
+            level = max(level, self.floor)
             for operand in operands:
                 level = max(level, operand.level)
             found = self.known[key] = self.place(Value(op, operands, attribute, dtype, lanes), level)

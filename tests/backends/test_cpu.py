@@ -79,7 +79,7 @@ class Launched:
         assert (self.result == self.source + 1).all()
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 8])
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 20])
 def test_every_element_once(pool, add_one, count: int) -> None:
     pool.set_threads(count)
     for extent in (1, 2, 3, 7, 64, 1000, 4097):
