@@ -206,7 +206,7 @@ class Pool:
 class CpuLoaded(Loaded):
     """A program as a list of launches in memory."""
 
-    __slots__ = ("_kernels", "_program", "_address", "_pool", "run", "_single", "_blobs")
+    __slots__ = ("_kernels", "_program", "_pool", "run", "_single")
 
     def __init__(self, lowered: Lowered, kernels: dict[int, Code], pool: Pool):
         self.lowered = lowered
@@ -227,8 +227,9 @@ class CpuLoaded(Loaded):
         self._single = [blob([command]) for command in commands]
         seconds = sum(alone_seconds(code) for code in lowered.code)
         execute = pool.execute_keeping_gil if seconds < KEEP_GIL_SECONDS else pool.execute
-        address = self._address = ctypes.addressof(self._program)
-        self.run = lambda words: execute(address, words)
+        address = ctypes.addressof(self._program)
+        keep = (self._program, kernels)   # a call may outlast this object
+        self.run = lambda words, keep=keep: execute(address, words)
 
     def _command(self, number: int, layout: Any) -> bytes:
         code, launch = self.lowered.code[number], self.lowered.fused.launches[number]

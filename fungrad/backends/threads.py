@@ -474,15 +474,19 @@ ready:
   br i1 %somebody, label %rouse, label %work
 rouse:
   call i32 @pthread_mutex_lock(ptr @mutex)
-  br label %rouse_one
+  %fewest = icmp slt i64 %helpers, %asleep
+  %calls = select i1 %fewest, i64 %helpers, i64 %asleep
+  %crowd = icmp sge i64 %calls, 8
+  br i1 %crowd, label %rouse_all, label %rouse_one
+rouse_all:
+  call i32 @pthread_cond_broadcast(ptr @wake)
+  br label %roused_all
 rouse_one:
   %roused = phi i64 [0, %rouse], [%roused_next, %rouse_one]
   call i32 @pthread_cond_signal(ptr @wake)
   %roused_next = add i64 %roused, 1
-  %a = icmp slt i64 %roused_next, %helpers
-  %b = icmp slt i64 %roused_next, %asleep
-  %c = and i1 %a, %b
-  br i1 %c, label %rouse_one, label %roused_all
+  %again = icmp slt i64 %roused_next, %calls
+  br i1 %again, label %rouse_one, label %roused_all
 roused_all:
   call i32 @pthread_mutex_unlock(ptr @mutex)
   br label %work

@@ -1,49 +1,177 @@
-"""FUNGRAD_VERIFY=1: every call is compared with the meaning of the program, and a difference is put down to a stage.
+"""FUNGRAD_VERIFY=1: every call is compared with the meaning of the program, and a difference is put down to a pass.
 
-The program is interpreted on the real inputs, node by node, with its primitives' NumPy references. If the
-Executable's results differ by more than rounding explains, the Program after each pass is interpreted as well, and
-the error names the first stage whose value computes something else.
+The program is interpreted on the real inputs, node by node, with its primitives' NumPy references. If the Executable's
+results differ by more than rounding explains, the value after each pass is interpreted as well: Programs by references,
+fused kernels nest by nest, scheduled kernels statement by statement, instruction lists one instruction after another.
+The error names the first pass whose value computes something else. Kernels with too many points are not interpreted;
+the error says so.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from .. import backends, dtypes
 from ..errors import VerificationError
+from ..ir.expr import Buffer
+from ..ir.instructions import InstructionList
 from ..ir.interpret import interpret
+from ..ir.interpret_instructions import run_instructions
+from ..ir.interpret_kernel import run_kernel
+from ..ir.kernel import Fused, Kernel, Launch, Loop, Statement, Store
 from ..ir.program import Program
+from ..ir.target import Target
 from ..lower import pipeline
 from .array import Array
 from .executable import Executable
 
 # Relative to the largest value of a result: sums are rounded in another order, functions have errors of a few ULP.
 TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 2e-4, "float64": 1e-9}
+MOST_ELEMENTS = 20_000_000   # points of a nest that are interpreted at once
+MOST_STATEMENTS = 200_000    # statements and instructions that are interpreted one by one
+
+Passes = tuple[pipeline.Pass, ...]
 
 
 def verified(executable: Executable) -> Callable[[Sequence[Array]], list[Array]]:
     """The Executable's call with the comparison after it."""
-    inner = executable.call
+    inner, passes = executable.call, pipeline.current_passes()
 
     def call(arrays: Sequence[Array]) -> list[Array]:
         inputs = [array._numpy().copy() for array in arrays]
         results = inner(arrays)
-        check(executable, inputs, [result._numpy() for result in results])
+        check(executable, passes, inputs, [result._numpy() for result in results])
         return results
     return call
 
 
-def check(executable: Executable, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
+def check(executable: Executable, passes: Passes, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
     """Raise VerificationError if the results are not what the program means."""
     with np.errstate(all="ignore"):
         expected = interpret(executable.program, inputs)
-    wrong = first_difference(expected, results)
+        wrong = first_difference(expected, results)
+        if wrong is None:
+            return
+        target = backends.get(executable.device).target()
+        guilty = guilty_pass(executable.program, passes, target, inputs, expected)
+    raise VerificationError(f"{executable.name or 'a program'} on {executable.device} computes something else than "
+                            f"its Program: {wrong}. The first that differs: {guilty}.\n{executable.program}")
+
+
+def guilty_pass(program: Program, passes: Passes, target: Target, inputs: Sequence[np.ndarray],
+                expected: Sequence[np.ndarray]) -> str:
+    """The first pass after which the program means something else, in words."""
+    value = program
+    fused: Any = None
+    for entry in passes:
+        if entry.stage not in ("program", "fuse", "fused"):
+            continue
+        result = entry.run(value if fused is None else fused, target)
+        if not isinstance(result, Program):
+            fused = result
+            continue
+        value = result
+        wrong = first_difference(expected, interpret(value, inputs))
+        if wrong is not None:
+            return f"pass {entry.name} ({wrong})"
+    fused_by = [entry.name for entry in passes if entry.stage in ("fuse", "fused")]
+    if not isinstance(fused, Fused):
+        return "unknown: no pass gives fused kernels"
+    kernel_passes = tuple([entry for entry in passes if entry.stage not in ("program", "fuse", "fused", "memory")])
+    return _guilty_kernel_pass(fused, " or ".join(fused_by), kernel_passes, target, inputs, expected)
+
+
+def _guilty_kernel_pass(fused: Fused, fused_by: str, passes: Passes, target: Target, inputs: Sequence[np.ndarray],
+                        expected: Sequence[np.ndarray]) -> str:
+    """Run the launches one after another, and each as every pass leaves it; then compare the results of all."""
+    slots = dict(zip(fused.inputs, inputs, strict=True))
+    suspicion, skipped = None, []
+    for launch in fused.launches:
+        if points(launch.kernel) > (MOST_ELEMENTS if launch.kernel.body is None else MOST_STATEMENTS):
+            return f"unknown: kernel {launch.kernel.name} is too large to be interpreted"
+        try:
+            right = _run_launch(launch, launch.kernel, fused, slots)
+        except VerificationError as error:
+            return f"pass {fused_by}: kernel {launch.kernel.name}: {error}"
+        if suspicion is None:
+            suspicion = _compare_passes(launch, passes, target, fused, slots, right, skipped)
+        slots.update(zip(launch.slots, right))
+    wrong = first_difference(expected, [slots.get(slot, np.zeros(0)).reshape(right.shape)
+                                        for slot, right in zip(fused.outputs, expected)])
     if wrong is not None:
-        stage = _guilty_stage(executable, inputs, expected)
-        raise VerificationError(f"{executable.name or 'a program'} on {executable.device} computes something else than "
-                                f"its Program: {wrong}. The first stage that differs: {stage}.\n{executable.program}")
+        return f"pass {fused_by} ({wrong})"
+    note = f" (not interpreted, too large: {', '.join(skipped)})" if skipped else ""
+    return suspicion or f"the backend: rendering, compiling or running{note}"
+
+
+def _compare_passes(launch: Launch, passes: Passes, target: Target, fused: Fused, slots: dict[int, np.ndarray],
+                    right: list[np.ndarray], skipped: list[str]) -> str | None:
+    """The first pass after which a kernel computes something else than `right`."""
+    value: Any = launch.kernel
+    for entry in passes:
+        value = entry.run(value, target)
+        size = points(value) if isinstance(value, Kernel) else sum(_instruction_counts(value))
+        if size > MOST_STATEMENTS:
+            skipped.append(f"{launch.kernel.name} after {entry.name}")
+            continue
+        try:
+            wrong = first_difference(right, _run_launch(launch, value, fused, slots))
+        except VerificationError as error:
+            wrong = str(error)
+        if wrong is not None:
+            return f"pass {entry.name} of kernel {launch.kernel.name} ({wrong})"
+    return None
+
+
+def _run_launch(launch: Launch, value: Kernel | InstructionList, fused: Fused,
+                slots: dict[int, np.ndarray]) -> list[np.ndarray]:
+    """The outputs of a launch whose kernel is `value`, by interpretation."""
+    outputs = len(launch.kernel.outputs)
+    buffers: Sequence[Buffer]
+    buffers = value.parameters if isinstance(value, InstructionList) else (*value.outputs, *value.inputs)
+    memory = {}
+    for number, (buffer, slot) in enumerate(zip(buffers, launch.slots, strict=True)):
+        kind = fused.slots[slot]
+        array = np.zeros(kind.shape, kind.dtype) if number < outputs or slot not in slots else slots[slot]
+        memory[buffer] = np.ascontiguousarray(array).reshape(buffer.type.shape)
+    if isinstance(value, InstructionList):
+        run_instructions(value, memory)
+    else:
+        run_kernel(value, memory)
+    return [memory[buffer] for buffer in buffers[:outputs]]
+
+
+def points(kernel: Kernel) -> int:
+    """How many points of nests or statements a kernel has; a `while` counts as one round."""
+    outer = prod(a.extent for a in kernel.outer)
+    if kernel.body is None:
+        return sum(outer * prod(a.extent for a in (*nest.axes, *nest.reduce_axes)) for nest in kernel.nests)
+    return outer * _statements(kernel.body)
+
+
+def _statements(body: tuple[Statement, ...]) -> int:
+    return sum(1 if isinstance(s, Store) else _statements(s.body) * (s.axis.extent if isinstance(s, Loop) else 1)
+               for s in body)
+
+
+def _instruction_counts(code: InstructionList) -> Iterator[int]:
+    """For each instruction, how often it runs; loops with unknown bounds count as the parallel axis's extent."""
+    times = [1]
+    for i in code.instructions:
+        yield times[-1]
+        if i.op == "loop":
+            bounds = [code.instructions[operand] for operand in i.operands]
+            known = all(bound.op == "constant" for bound in bounds)
+            rounds = (bounds[1].attribute.value
+                      - bounds[0].attribute.value) // i.attribute if known else code.parallel_extent
+            times.append(times[-1] * max(int(rounds), 0))
+        elif i.op in ("while", "if"):
+            times.append(times[-1])
+        elif i.op in ("end_loop", "end_if"):
+            times.pop()
 
 
 def first_difference(expected: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> str | None:
@@ -66,19 +194,3 @@ def _far(right: np.ndarray, given: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         near = np.abs(a - b) <= TOLERANCE[right.dtype.name] * np.maximum(np.abs(a), scale if scale < 1 else scale / 10)
     return ~np.where(finite, near, (a == b) | (np.isnan(a) & np.isnan(b)))
-
-
-def _guilty_stage(executable: Executable, inputs: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> str:
-    """The pass after which the Program means something else, or the stages behind Programs."""
-    programs: list[tuple[str, Program]] = []
-
-    def record(stage: str, name: str, value: Any, seconds: float) -> None:
-        if isinstance(value, Program):
-            programs.append((f"{stage}: {name}", value))
-    pipeline.lower(executable.program, backends.get(executable.device).target(), record=record)
-    for name, program in programs:
-        with np.errstate(all="ignore"):
-            wrong = first_difference(expected, interpret(program, inputs))
-        if wrong is not None:
-            return f"{name} ({wrong})"
-    return "one after the last Program (fuse, schedule, decompose, instructions or the backend)"

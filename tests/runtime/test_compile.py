@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,12 @@ import pytest
 from fungrad import backends, config
 from fungrad.backends.base import Backend
 from fungrad.errors import DeviceError, VerificationError
+from fungrad.ir.expr import operation, substitute
+from fungrad.ir.instructions import InstructionList
+from fungrad.ir.kernel import Kernel
 from fungrad.ir.program import Program
 from fungrad.lower import pipeline
+from fungrad.lower.fuse import fuse
 from fungrad.runtime import compile as module
 from fungrad.runtime.array import from_numpy
 from fungrad.runtime.compile import COMPILATIONS, clear_caches, compilations, compile
@@ -127,16 +132,47 @@ def test_verification_accepts_what_is_right() -> None:
         executable([from_numpy(np.random.default_rng(0).standard_normal(program.input_types[0].shape).astype(FLOAT))])
 
 
-def test_verification_names_the_first_wrong_stage() -> None:
+def to_product(value: Program, target: object) -> Program:
+    return make(value.input_types, lambda a: [of("mul", a, a)])
+
+
+def swapped(value: Kernel, target: object) -> Kernel:
+    """The kernel with every addition a subtraction."""
+    nests = [replace(nest, value=substitute(nest.value, lambda e: operation("sub", *e.operands) if e.op == "add"
+                                            else None))
+             for nest in value.nests]
+    return replace(value, nests=tuple(nests))
+
+
+def lost(value: InstructionList, target: object) -> InstructionList:
+    """The list with every addition a multiplication."""
+    return replace(value, instructions=tuple([replace(i, op="mul") if i.op == "add" and i.dtype == FLOAT else i
+                                              for i in value.instructions]))
+
+
+@pytest.mark.parametrize(("after", "wrong"), [("simplify", to_product), ("fuse", None), ("decompose", swapped),
+                                              ("instructions", lost)])
+def test_verification_names_the_first_wrong_pass(after: str, wrong) -> None:
     program = fresh()
     x = from_numpy(np.full(program.input_types[0].shape, 3, FLOAT))
 
-    def to_product(value: Program, target: object) -> Program:
-        return make(value.input_types, lambda a: [of("mul", a, a)])
-    with config.settings(verify=True), pipeline.passes(after="simplify", add=to_product):
+    def broken_fuse(value: Program, target) -> object:
+        return fuse(to_product(value, target), target)
+    change = {"replace": {"fuse": broken_fuse}} if wrong is None else {"after": after, "add": wrong}
+    with config.settings(verify=True), pipeline.passes(**change):
         executable = compile(program, name="double")
-        with pytest.raises(VerificationError, match=r"double on cpu .* at \[0\] is 9.0, not 6.0 (.|\n)*to_product"):
-            executable([x])
+    message = rf"double on cpu .* at \[0\] is [09].0, not 6.0 (.|\n)*pass {'fuse' if wrong is None else wrong.__name__}"
+    with pytest.raises(VerificationError, match=message):
+        executable([x])
+
+
+def test_verification_blames_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = fresh()
+    cpu = backends.get("cpu")
+    render = cpu.render
+    monkeypatch.setattr(cpu, "render", lambda code: render(code).replace("fadd", "fsub"))
+    with config.settings(verify=True), pytest.raises(VerificationError, match="the backend"):
+        compile(program)([from_numpy(np.full(program.input_types[0].shape, 3, FLOAT))])
 
 
 # between processes
