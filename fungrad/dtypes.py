@@ -160,7 +160,7 @@ def _promote_pair(a: np.dtype, b: np.dtype) -> np.dtype | None:
 def promote(*dtypes: np.dtype) -> np.dtype:
     """The common type of arrays with these element types.
 
-    >>> promote(int8, uint8).name, promote(int32, float16).name, promote(float16, bfloat16).name
+    >>> promote(int8, uint8).name, promote(int32, float16).name, promote(float16, canonical("bfloat16")).name
     ('int16', 'float16', 'float32')
     """
     result = dtypes[0]
