@@ -111,6 +111,7 @@ def leak_error(tracer: Tracer) -> LeakedTracerError:
 class _State(threading.local):
     current: Trace | None = None
     location: str | None = None
+    axes: tuple[tuple[Any, int], ...] = ()   # the named axes of the maps that run, innermost last
 
 
 thread_state = _State()
@@ -141,6 +142,17 @@ def active(trace: Trace | None) -> Iterator[None]:
         yield
     finally:
         thread_state.current = before
+
+
+@contextmanager
+def named_axis(name: Any, size: int) -> Iterator[None]:
+    """Within the block, `name` is an axis of this size (of a vmap that runs the user's function)."""
+    before = thread_state.axes
+    thread_state.axes = (*before, (name, size))
+    try:
+        yield
+    finally:
+        thread_state.axes = before
 
 
 @contextmanager

@@ -17,6 +17,13 @@
         the results must have one shape). An op with loops of its own: `lower(types, type, **params) -> Fragment`,
         trait "loops".
 
+    expand(**params) -> Program
+        For the trait "call": the Program for which the operation stands, where that is not the parameter `program`.
+    linearize(trace, primals, tangents, **params) -> (result, tangent)
+        Instead of `jvp`, where what forward mode does is not what should be saved for the backward pass.
+    collect(size, operands, axes, **params) -> (result, axis)
+        For collectives: `batch` over the axis whose name is the parameter `axis_name`.
+
 A rule that does not exist is `Refused("reason")`; the reason is the error's text.
 Data are positional, parameters keywords. Parameters are hashable: ints, strings, dtypes, tuples of them, Literals,
 Programs.
@@ -64,7 +71,8 @@ TRAITS = frozenset({
     "creation",      # no operands
     "loops",         # lowers to a Fragment
     "cheap",         # may be recomputed in every consumer
-    "call",          # holds a Program as parameter `program`, inlined before lowering
+    "call",          # stands for a Program (`expansion`), inlined before lowering
+    "control",       # runs Programs (its parameters) of which each is compiled by itself: loops and choices
     "barrier",       # not merged, not simplified, not fused across
 })
 
@@ -83,9 +91,15 @@ class Primitive:
     doc: str = ""
     multiple_results: bool = False
     linearize: Rule | None = None
+    expand: Rule | None = None
+    collect: Rule | None = None
 
     def __repr__(self) -> str:
         return self.name
+
+    def expansion(self, params: dict[str, Any]) -> Any:
+        """The Program for which an operation with trait "call" stands: its parameter `program`, unless `expand` gives it."""
+        return params["program"] if self.expand is None else self.expand(**params)
 
 
 PRIMITIVES: dict[str, Primitive] = {}

@@ -49,7 +49,7 @@ def _inlined(program: Program, values: tuple[Node, ...]) -> tuple[Node, ...]:
         if n.primitive is RESULT and isinstance(operands[0], tuple):
             at[n] = operands[0][n.param("number")]
         elif "call" in n.primitive.traits:
-            at[n] = _copied(n.param("program"), operands)
+            at[n] = _copied(n.primitive.expansion(dict(n.params)), operands)
         else:
             at[n] = n if operands == n.operands else make_node(n.primitive, operands, dict(n.params), n.type)
     return tuple([at[output] for output in program.outputs])

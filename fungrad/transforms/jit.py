@@ -168,7 +168,7 @@ class Jitted:
         leaves, structure = tree.flatten((dynamic, keywords) if keywords else dynamic)
         values = [to_value(leaf, lambda i=i: self._leaf_name(args, kwargs, i)) for i, leaf in enumerate(leaves)]
         types = tuple((value.type, is_weak(leaf)) for value, leaf in zip(values, leaves, strict=True))
-        key = (structure, types, static, config.trace_context(), "traced")
+        key = (structure, types, static, config.trace_context(), "traced", thread_state.axes)
         try:
             entry = self._entries.get(key)
         except TypeError:

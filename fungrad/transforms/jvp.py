@@ -11,6 +11,7 @@ from typing import Any
 from ..ir.primitive import Primitive, Zero
 from ..ir.program import Program
 from ..ir.value import Value
+from ..ops.rules import instantiate
 from ..trace import Trace, Tracer, active, current_trace, evaluate, process_in, trace_program
 
 
@@ -82,11 +83,12 @@ def jvp_values(function: Callable[..., Sequence[Any]], primals: Sequence[Any], t
 
 
 @lru_cache(maxsize=1024)
-def jvp_program(program: Program, nonzero: tuple[bool, ...]) -> tuple[Program, tuple[bool, ...]]:
+def jvp_program(program: Program, nonzero: tuple[bool, ...],
+                wanted: tuple[bool, ...] = ()) -> tuple[Program, tuple[bool, ...]]:
     """The forward-mode program of `program` with respect to the inputs marked nonzero.
 
     [inputs..., tangents of the nonzero inputs...] -> [outputs..., tangents of the nonzero outputs...], and which
-    those are.
+    those are. Outputs marked `wanted` count as nonzero: their tangents are zeros if need be.
     """
     count = len(program.input_types)
     out_mask: list[bool] = []
@@ -96,6 +98,8 @@ def jvp_program(program: Program, nonzero: tuple[bool, ...]) -> tuple[Program, t
         tangents = [next(given) if flag else Zero(p.type) for p, flag in zip(primals, nonzero, strict=True)]
         results, result_tangents = jvp_values(lambda *xs: evaluate(program, xs), primals, tangents, None,
                                               current_trace())
+        if wanted:
+            result_tangents = [instantiate(t) if want else t for t, want in zip(result_tangents, wanted, strict=True)]
         out_mask[:] = [type(t) is not Zero for t in result_tangents]
         return [*results, *(t for t in result_tangents if type(t) is not Zero)]
     types = (*program.input_types, *(t for t, flag in zip(program.input_types, nonzero, strict=True) if flag))

@@ -15,6 +15,7 @@ from ..ir.primitive import Primitive, Zero
 from ..ir.program import Program, program as make_program
 from ..ir.types import Type
 from ..ir.value import Value
+from ..ops.rules import instantiate
 from ..trace import (
     StagedTracer,
     StagingTrace,
@@ -118,8 +119,11 @@ class Linearized:
 
 
 def linearize_values(function: Callable[..., Sequence[Any]], primals: Sequence[Any], differentiated: Sequence[bool],
-                     weak: Sequence[bool] | None = None) -> Linearized:
-    """Linearize a flat function at `primals` with respect to the marked ones, under the current trace."""
+                     weak: Sequence[bool] | None = None, wanted: Sequence[bool] = ()) -> Linearized:
+    """Linearize a flat function at `primals` with respect to the marked ones, under the current trace.
+
+    Outputs marked `wanted` get a tangent, zeros if need be.
+    """
     trace = LinearizeTrace(current_trace())
     flags = weak or [False] * len(primals)
     inputs = [LinearizeTracer(trace, primal, trace.tangent_trace.new_input(primal.type), flag) if wanted else primal
@@ -128,6 +132,9 @@ def linearize_values(function: Callable[..., Sequence[Any]], primals: Sequence[A
         with active(trace):
             outputs = function(*inputs)
         pairs = [trace.split(output) for output in outputs]
+        if wanted:
+            with active(trace.tangent_trace):
+                pairs = [(p, instantiate(t) if want else t) for (p, t), want in zip(pairs, wanted, strict=True)]
         nodes = tuple([trace.tangent_trace.node_of(t) for _, t in pairs if type(t) is not Zero])
     finally:
         trace.alive = False
@@ -141,17 +148,18 @@ def linearize_values(function: Callable[..., Sequence[Any]], primals: Sequence[A
 
 
 @lru_cache(maxsize=1024)
-def linearize_program(program: Program, differentiated: tuple[bool, ...]) -> tuple[Program, Program, tuple[bool, ...]]:
+def linearize_program(program: Program, differentiated: tuple[bool, ...],
+                      wanted: tuple[bool, ...] = ()) -> tuple[Program, Program, tuple[bool, ...]]:
     """Split a program into a forward one and a linear one, with respect to the marked inputs.
 
     forward: [inputs...] -> [outputs..., residuals...]
     linear:  [tangents of the marked inputs..., residuals...] -> [tangents of the nonzero outputs...]
-    Also answers which outputs are nonzero.
+    Also answers which outputs are nonzero; those marked `wanted` are.
     """
     found: list[Linearized] = []
 
     def forward(*primals: Any) -> list[Any]:
-        linearized = linearize_values(lambda *xs: evaluate(program, xs), primals, differentiated)
+        linearized = linearize_values(lambda *xs: evaluate(program, xs), primals, differentiated, None, wanted)
         found.append(linearized)
         return [*linearized.outputs, *linearized.traced.captured]
     traced = trace_program(forward, program.input_types)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.primitive import Linear, Zero
 from ..ir.program import INPUT, RESULT, Node, Program
-from ..ops.rules import add_tangents
+from ..ops.rules import add_tangents, instantiate
 from ..trace import at_location, bind, trace_program
 
 
@@ -79,12 +79,11 @@ def _forward(program: Program, order: Sequence[Node], linear: Sequence[bool],
 
 @lru_cache(maxsize=1024)
 def transpose_program(program: Program, linear: tuple[bool, ...],
-                      nonzero: tuple[bool, ...]) -> tuple[Program, tuple[bool, ...]]:
+                      nonzero: tuple[bool, ...], whole: bool = False) -> tuple[Program, tuple[bool, ...]]:
     """The transposed program with respect to the inputs marked linear.
 
     [other inputs..., cotangents of the outputs marked nonzero...] -> [cotangents of the linear inputs that are not
-    Zero...],
-    and which linear inputs those are.
+    Zero...], and which linear inputs those are (all of them if `whole`).
     """
     others = [type for type, flag in zip(program.input_types, linear, strict=True) if not flag]
     out_types = program.output_types
@@ -94,6 +93,8 @@ def transpose_program(program: Program, linear: tuple[bool, ...],
         given = iter(values[len(others):])
         cotangents = [next(given) if flag else Zero(type) for type, flag in zip(out_types, nonzero, strict=True)]
         results = backward_pass(program, linear, values[:len(others)], cotangents)
+        if whole:
+            results = [instantiate(result) for result in results]
         kept[:] = [type(result) is not Zero for result in results]
         return [result for result in results if type(result) is not Zero]
     traced = trace_program(backward, (*others, *(t for t, flag in zip(out_types, nonzero, strict=True) if flag)))
