@@ -13,6 +13,7 @@ import pytest
 
 from fungrad import backends, config
 from fungrad.backends.base import Backend
+from fungrad.backends.reference import ReferenceBackend
 from fungrad.errors import DeviceError, VerificationError
 from fungrad.ir.expr import operation, substitute
 from fungrad.ir.instructions import InstructionList
@@ -93,6 +94,30 @@ def test_devices() -> None:
         backends.get("abacus")
     with pytest.raises(DeviceError):
         backends.get("../cpu")
+
+
+class Elsewhere(ReferenceBackend):
+    """A device of another package."""
+
+    name = "elsewhere"
+
+
+def test_devices_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        def load(self) -> object:
+            return Elsewhere
+
+    class Broken:
+        def load(self) -> object:
+            raise ImportError("no driver")
+    monkeypatch.setattr(backends, "_made", {})
+    monkeypatch.setattr(backends, "_entry_points", lambda: {"elsewhere": Point(), "broken": Broken()})
+    assert isinstance(backends.get("elsewhere"), Elsewhere) and "elsewhere" in backends.known()
+    with pytest.raises(DeviceError, match="'broken' cannot be used here: no driver"):
+        backends.get("broken")
+    mine = Elsewhere()
+    backends.register(mine)
+    assert backends.get("elsewhere") is mine
 
 
 def test_the_interface_is_small() -> None:
