@@ -7,6 +7,7 @@ contraction is, `contraction_tiling` what the Opts mean, `contraction_build` wha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..ir.kernel import Kernel, Opt
 from ..ir.target import Target
@@ -19,6 +20,8 @@ from .contraction_tiling import from_opts
 def schedule_contraction(kernel: Kernel, target: Target) -> Kernel:
     """A kernel of kind "contraction" with a body and the schedule that gives it. Raises CompilationError."""
     contraction = analyse(kernel)
+    if any(a.extent == 0 for a in (*contraction.batch, *contraction.m, *contraction.n)):
+        return replace(kernel, outer=(), nests=(), scratch=(), body=())
     return build(kernel, contraction, choose(contraction, target))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import CompilationError
-from ..ir.expr import INDEX, TRUE, Axis, Buffer, Expr, axis, conjunction, index_constant, load, substitute
+from ..ir.expr import INDEX, TRUE, Axis, Buffer, Expr, axis, conjunction, constant, index_constant, load, substitute
 from ..ir.kernel import Kernel, Nest
 from ..ir.types import array_type
 from .affine import Analysis, Form, offset_form, row_major
@@ -155,6 +155,8 @@ def analyse(kernel: Kernel) -> Contraction:
     total = Buffer("total", array_type((), a.dtype), "register")
     outputs = _outputs(kernel, nest, total, single)
     k = tuple(one for one in nest.reduce_axes if one.extent != 1)
+    if any(one.extent == 0 for one in k):   # a sum of nothing
+        a, b, k = constant(0, a.dtype), constant(0, b.dtype), ()
     return Contraction(a, b, tuple(classes["batch"]), tuple(classes["m"]), tuple(classes["n"]), k, total, outputs)
 
 

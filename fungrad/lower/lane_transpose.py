@@ -1,9 +1,9 @@
 """Transposing a square of vectors in registers with two-operand shuffles, log2(lanes) of them a vector.
 
-Two networks. Where a machine has shuffles of two whole vectors by any pattern (64-byte vectors: vpermt2), elements 1, 2, 4, ...
-lanes apart are exchanged between rows as far apart. LLVM compiles that network fastest. Elsewhere every block of
-`unit` x `unit` elements is first transposed in place by interleaving (the unpack instructions, which stay inside 128 bits),
-then the blocks are moved by taking even and odd ones of two vectors (perm2f128).
+Two networks. Where a machine has shuffles of two whole vectors by any pattern (64-byte vectors: vpermt2), elements 1,
+2, 4, ... lanes apart are exchanged between rows as far apart. LLVM compiles that network fastest. Elsewhere every
+block of `unit` x `unit` elements is first transposed in place by interleaving (the unpack instructions, which stay
+inside 128 bits), then the blocks are moved by taking even and odd ones of two vectors (perm2f128).
 """
 from __future__ import annotations
 

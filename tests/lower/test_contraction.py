@@ -66,6 +66,14 @@ def test_element_types(dtype, accumulate):
     check(kernel, tolerance=1e-5 if dtype != "float64" else 1e-13)
 
 
+@pytest.mark.parametrize("shape", [(3, 0, 40), (0, 3, 4), (3, 4, 0)])
+def test_no_elements(shape):
+    kernel = matmul(*shape)
+    arrays = arrays_for(kernel)
+    got = run(schedule_contraction(kernel, TARGET), arrays, TARGET)[kernel.outputs[0]]
+    assert got.shape == (shape[0], shape[2]) and not got.any()
+
+
 @pytest.mark.parametrize("shape", [(200, 300, 130), (33, 700, 90), (130, 5, 260), (1, 64, 300), (300, 64, 1),
                                    (3, 512, 256)])
 def test_several_blocks(shape):
