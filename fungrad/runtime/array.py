@@ -228,14 +228,18 @@ def from_scalar(value: bool | int | float, dtype: np.dtype, device: str | None =
     if device != "cpu" or kind is None:
         with np.errstate(all="ignore"):
             return from_numpy(np.asarray(value).astype(dtype), device)
-    block = _scalar_block()
+    block = (_scalar_blocks or _make_scalar_blocks())[0]()
     plain = bool(value) if dtype.kind == "b" else int(value) if dtype.kind in "iu" else value
     kind.from_address(block.address).value = plain
     return Array(array_type((), dtype), block.address, block, device)
 
 
-def _scalar_block() -> Any:
-    return allocator("cpu").maker(8)()
+_scalar_blocks: list[Callable[[], Any]] = []
+
+
+def _make_scalar_blocks() -> list[Callable[[], Any]]:
+    _scalar_blocks.append(allocator("cpu").maker(8))
+    return _scalar_blocks
 
 
 def from_dlpack(source: Any, copy: bool | None = None) -> Array:
