@@ -33,6 +33,8 @@ class Precision(enum.Enum):
     HIGHEST = 2
 
 
+PrecisionLike = Any
+
 # ---- dot ------------------------------------------------------------------------------------------------------------
 
 def _operands(name: str, lhs: Any, rhs: Any) -> tuple[Value, Value]:
@@ -285,3 +287,43 @@ def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides
     spatial = convolved_extents(tuple(lhs_shape[2:]), tuple(rhs_shape[2:]), tuple(strides), tuple(map(tuple, pads)),
                                 ones, ones)
     return (lhs_shape[0] // batch_group_count, rhs_shape[0], *spatial)
+
+
+def conv_general_permutations(dimension_numbers: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The axes that three layout strings name, as (batch, feature, spatial...) and (output, input, spatial...)."""
+    rank = len(dimension_numbers[0])
+    lhs, rhs, out = conv_dimension_numbers((1,) * rank, (1,) * rank, dimension_numbers)
+    return lhs, rhs, out
+
+
+def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
+                             padding: Any, dimension_numbers: Any) -> tuple[int, ...]:
+    """The shape of `conv_general_dilated` without dilation."""
+    layout = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
+    lhs, rhs = [lhs_shape[a] for a in layout.lhs_spec], [rhs_shape[a] for a in layout.rhs_spec]
+    result = conv_shape_tuple(lhs, rhs, window_strides, padding)
+    return tuple(result[int(a)] for a in np.argsort(layout.out_spec))
+
+
+def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
+                               padding: Any, dimension_numbers: Any) -> tuple[int, ...]:
+    """The shape of `conv_transpose` without dilation."""
+    layout = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
+    lhs, rhs = [lhs_shape[a] for a in layout.lhs_spec], [rhs_shape[a] for a in layout.rhs_spec]
+    if isinstance(padding, str):
+        padding = [_transposed_pads(k, s, padding) for k, s in zip(rhs[2:], window_strides, strict=True)]
+    spread = [dilated(e, s) for e, s in zip(lhs[2:], window_strides, strict=True)]
+    result = conv_shape_tuple([*lhs[:2], *spread], rhs, (1,) * len(spread), padding)
+    return tuple(result[int(a)] for a in np.argsort(layout.out_spec))
+
+
+def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: Sequence[int],
+                              window_strides: Sequence[int], padding: Any, base_dilation: Sequence[int] | None = None,
+                              window_dilation: Sequence[int] | None = None) -> tuple[int, ...]:
+    """The shape of `reduce_window`."""
+    ones = (1,) * len(operand_shape)
+    spread = [dilated(e, d) for e, d in zip(operand_shape, base_dilation or ones, strict=True)]
+    covered = [dilated(w, d) for w, d in zip(window_dimensions, window_dilation or ones, strict=True)]
+    pads = padtype_to_pads(spread, covered, window_strides, padding) if isinstance(padding, str) else padding
+    return tuple(max(0, (e + low + high - w) // s + 1)
+                 for e, w, s, (low, high) in zip(spread, covered, window_strides, pads, strict=True))

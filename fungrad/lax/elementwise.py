@@ -203,6 +203,18 @@ def select_n(which: Any, *cases: Any) -> Value:
     return result
 
 
+def logaddexp(x: Value, y: Value) -> Value:
+    """log(exp(x) + exp(y)) of floating values of one type: the larger, plus log1p(exp(smaller - larger)).
+
+    Equal infinities have no difference, so none is formed, in the value or in the derivative.
+    """
+    larger, smaller = ops.max(x, y), ops.min(x, y)
+    zero = full_like(x, 0.0)
+    infinite = ops.eq(ops.abs(larger), float("inf"))
+    difference = ops.select(infinite, zero, ops.sub(smaller, larger))
+    return ops.add(larger, ops.select(infinite, zero, ops.log1p(ops.exp(difference))))
+
+
 # ---- types ----------------------------------------------------------------------------------------------------------
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Value:

@@ -11,11 +11,12 @@ from .. import dtypes, tree
 from ..errors import RefusedError, ShapeError
 from ..ir.value import Value
 from ..ops import cumulative, elementwise as ops, linear, reduce as reductions, slicing
-from ..ops.create import full, full_like
+from ..ops.create import full
 from ..ops.window import window
 from .arguments import axes_of, one_axis
 from .conversion import as_value, place
 from .convolution import padtype_to_pads
+from .elementwise import logaddexp
 from .promotion import to_same_dtype
 
 Axes = tuple[int, ...]
@@ -177,20 +178,10 @@ cummax = _running("cummax", cumulative.cummax, "The largest of the elements up t
 cummin = _running("cummin", cumulative.cummin, "The smallest of the elements up to each one (from it on, if reverse).")
 
 
-def _logaddexp(x: Value, y: Value) -> Value:
-    larger = ops.max(x, y)
-    smaller = ops.min(x, y)
-    empty = ops.eq(larger, float("-inf"))
-    difference = ops.select(empty, full_like(x, 0.0), ops.sub(smaller, larger))
-    unbounded = ops.eq(larger, float("inf"))
-    return ops.select(unbounded, larger, ops.add(larger, ops.select(
-        empty, full_like(x, 0.0), ops.log1p(ops.exp(difference)))))
-
-
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Value:
     """log(cumsum(exp(x))) without overflow, by an associative scan of logaddexp."""
     value = as_value("cumlogsumexp", operand)
-    return associative_scan(_logaddexp, value, reverse, one_axis("cumlogsumexp", axis, value.shape))
+    return associative_scan(logaddexp, value, reverse, one_axis("cumlogsumexp", axis, value.shape))
 
 
 # ---- associative scan -----------------------------------------------------------------------------------------------

@@ -164,6 +164,34 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Value]:
     return [slice_in_dim(value, a, b, axis=number) for a, b in zip(bounds, bounds[1:], strict=False)]
 
 
+def stack(arrays: Sequence[Any], axis: int = 0) -> Value:
+    """The arrays, of one shape and type, along a new axis."""
+    values = [as_value("stack", x) for x in arrays]
+    if not values:
+        raise ValueError("lax.stack needs at least one array.")
+    number = axis % (values[0].ndim + 1)
+    return concatenate([linear.reshape(v, (*v.shape[:number], 1, *v.shape[number:])) for v in values], number)
+
+
+def unstack(operand: Any, axis: int = 0) -> tuple[Value, ...]:
+    """The slices of the array along an axis."""
+    value = as_value("unstack", operand)
+    number = one_axis("unstack", axis, value.shape)
+    return tuple(index_in_dim(value, i, number, keepdims=False) for i in range(value.shape[number]))
+
+
+def dtype(x: Any) -> np.dtype:
+    """The element type of an array or number."""
+    return as_value("dtype", x).dtype
+
+
+def shape_as_value(shape: Any) -> Value:
+    """A shape as a vector of integers."""
+    extents = static_shape("shape_as_value", shape)
+    parts = [filled((1,), extent, INT32) for extent in extents]
+    return slicing.concatenate(parts, 0) if len(parts) > 1 else parts[0] if parts else filled((0,), 0, INT32)
+
+
 def tile(operand: Any, reps: Sequence[int]) -> Value:
     """The array repeated reps[i] times along axis i."""
     value = as_value("tile", operand)
@@ -362,6 +390,21 @@ scatter_min = _scatter("scatter_min", "min")
 scatter_max = _scatter("scatter_max", "max")
 
 
+def scatter_apply(operand: Any, scatter_indices: Any, func: Callable[[Any], Any],
+                  dimension_numbers: ScatterDimensionNumbers, *, update_shape: Any = (),
+                  indices_are_sorted: bool = False,
+                  unique_indices: bool = False, mode: Any = None) -> Value:
+    """A copy of `operand` with `func` applied to the windows at the indices' rows, once even at repeated ones."""
+    value, rows = as_value("scatter_apply", operand), as_value("scatter_apply", scatter_indices)
+    numbers = indexed.IndexNumbers(*map(tuple, dimension_numbers))
+    updates = filled(static_shape("scatter_apply", update_shape), 0, value.dtype)
+    chosen = GatherScatterMode.from_any(mode)
+    sizes = indexed.window_sizes(value.type, updates.type, numbers)
+    old = indexed.gather(value, rows, numbers, sizes, chosen.value, 0 if chosen is GatherScatterMode.FILL_OR_DROP
+                         else None)
+    return scatter(value, rows, func(old), dimension_numbers, unique_indices=unique_indices, mode=mode)
+
+
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Value:
     """src at the rows of index vectors along several axes; the rows come first."""
     value = as_value("index_take", src)
@@ -399,3 +442,18 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Value, Value]:
     back = tuple(int(a) for a in np.argsort(order))
     values, positions = sorting.top_k(linear.transpose(value, order), static_int("top_k", "k", k))
     return linear.transpose(values, back), linear.transpose(positions, back)
+
+
+def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Value, Value]:
+    """`top_k`: the greatest elements along an axis and their positions, exactly."""
+    return top_k(operand, k, axis=reduction_dimension)
+
+
+def approx_min_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Value, Value]:
+    """The k least elements along an axis, ascending, and their positions, exactly."""
+    value = as_value("approx_min_k", operand)
+    number = one_axis("approx_min_k", reduction_dimension, value.shape)
+    keys, positions = sort_key_val(value, counted(value.shape, number, INT32), number)
+    return slice_in_dim(keys, 0, k, axis=number), slice_in_dim(positions, 0, k, axis=number)

@@ -14,7 +14,7 @@ from ..errors import ShapeError
 from ..ir.value import Value
 from ..lax.arguments import one_axis, static_int
 from ..lax.conversion import as_value, operand, place
-from ..lax.promotion import common_dtype, requested, to_same_dtype
+from ..lax.promotion import common_dtype, inexact, requested, to_same_dtype
 from ..ops import elementwise as ops, linear
 from ..ops.contract import dot_general
 from ..ops.convolution import conv
@@ -412,3 +412,31 @@ def polyint(p: Any, m: int = 1, k: Any = 0) -> Value:
         powers = as_value("polyint", [float(n) for n in range(value.size, 0, -1)])
         value = concatenate([value / powers, place(operand("polyint", constants[i]), (1,), value.dtype)], 0)
     return value
+
+
+def poly(seq_of_zeros: Any) -> Value:
+    """The coefficients (the highest power first) of the polynomial with these zeros."""
+    zeros = inexact("poly", seq_of_zeros)
+    if zeros.ndim != 1:
+        raise ShapeError(f"poly takes a vector of zeros, got shape {zeros.shape}.")
+    result = full((1,), 1, zeros.dtype)
+    for i in range(zeros.shape[0]):
+        factor = concatenate([full((1,), 1, zeros.dtype), linear.reshape(ops.neg(zeros[i]), (1,))], 0)
+        result = convolve(result, factor)
+    return result
+
+
+def polydiv(u: Any, v: Any) -> tuple[Value, Value]:
+    """Quotient and remainder of polynomials; unlike NumPy's, the remainder keeps leading zeros, so that its shape is
+    known while tracing.
+    """
+    x, y = to_same_dtype("polydiv", inexact("polydiv", u), inexact("polydiv", v))
+    count = x.size - y.size + 1
+    if count < 1:
+        return full((1,), 0, x.dtype), x
+    rest, parts = x, []
+    for i in range(count):
+        factor = ops.div(rest[i], y[0])
+        parts.append(linear.reshape(factor, (1,)))
+        rest = rest.at[i:i + y.size].add(-factor * y)
+    return concatenate(parts, 0), rest[count:] if y.size > 1 else full((1,), 0, x.dtype)

@@ -531,3 +531,59 @@ def hanning(M: int) -> Value:
 def kaiser(M: int, beta: float) -> Value:
     """The Kaiser window of M points."""
     return _window("kaiser", M, beta)
+
+
+# ---- grids by index -------------------------------------------------------------------------------------------------
+
+class _Grid:
+    """`mgrid[0:2, 0:3]` and `ogrid[...]`: the coordinates of a grid from slices (a step such as 5j counts points)."""
+
+    __slots__ = ("sparse",)
+
+    def __init__(self, sparse: bool) -> None:
+        self.sparse = sparse
+
+    def __getitem__(self, key: Any) -> Any:
+        single = isinstance(key, slice)
+        ranges = [_from_slice(part) for part in ((key,) if single else key)]
+        if single:
+            return ranges[0]
+        kind = dtypes.promote(*[r.dtype for r in ranges])
+        grids = meshgrid(*[convert(r, kind) for r in ranges], indexing="ij", sparse=self.sparse)
+        return tuple(grids) if self.sparse else concatenate([reshape(g, (1, *g.shape)) for g in grids], 0)
+
+
+class _Joined:
+    """`r_[1:4, 0, x]` and `c_[x, y]`: ranges, numbers and arrays joined (as columns for c_)."""
+
+    __slots__ = ("columns",)
+
+    def __init__(self, columns: bool) -> None:
+        self.columns = columns
+
+    def __getitem__(self, key: Any) -> Value:
+        parts = key if isinstance(key, tuple) else (key,)
+        values = [_from_slice(p) if isinstance(p, slice) else as_value("r_", p) for p in parts]
+        values = [reshape(v, (1,)) if v.ndim == 0 else v for v in values]
+        if self.columns:
+            values = [reshape(v, (v.size, 1)) if v.ndim == 1 else v for v in values]
+        kind = dtypes.promote(*[v.dtype for v in values])
+        values = [convert(v, kind) for v in values]
+        return values[0] if len(values) == 1 else concatenate(values, values[0].ndim - 1)
+
+
+def _from_slice(part: slice) -> Value:
+    """The numbers that a slice names; a step of nj is n points, both ends included."""
+    start, step = part.start or 0, 1 if part.step is None else part.step
+    if isinstance(step, complex):
+        return linspace(start, part.stop, int(abs(step)))
+    return arange(start, part.stop, step)
+
+
+mgrid, ogrid = _Grid(False), _Grid(True)
+r_, c_ = _Joined(False), _Joined(True)
+
+
+def mask_indices(n: int, mask_func: Any, k: int = 0, *, size: int | None = None) -> tuple[Value, ...]:
+    """The positions in an n x n matrix that `mask_func(ones, k)`, such as triu, keeps."""
+    return mask_func(ones((n, n)), k).nonzero(size=size)

@@ -1,6 +1,7 @@
 """Running sums and products, differences, and sums over a line (trapezoid)."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +15,8 @@ from ..ops import cumulative, elementwise as ops
 from ..ops.create import full
 from ..ops.linear import convert, reduce_sum, reshape
 from ..ops.slicing import concatenate, slice_
-from .elementwise import subtract
-from .logic import not_equal
+from .elementwise import absolute, add, remainder, subtract
+from .logic import equal, greater, less, not_equal
 from .reductions import masked, present, summed_dtype
 
 
@@ -178,3 +179,23 @@ def _central(x: Value, axis: int, distance: Any) -> Value:
     last = subtract(_part(x, axis, extent - 1, extent), _part(x, axis, extent - 2, extent - 1))
     result = concatenate([first, middle, last], axis)
     return ops.div(result, place(operand("gradient", distance), result.shape, result.dtype))
+
+
+def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.pi) -> Value:
+    """Angles with jumps of more than half a period (or `discont`) made up by multiples of the period."""
+    value = as_value("unwrap", p)
+    value = value if isinstance(period, int) and dtypes.is_integer(value.dtype) else inexact("unwrap", value)
+    number = one_axis("unwrap", axis, value.shape)
+    if value.shape[number] < 2:
+        return value
+    step = diff(value, axis=number)
+    half = period // 2 if dtypes.is_integer(value.dtype) else period / 2
+    wrapped = subtract(remainder(add(step, half), period), half)
+    at_end = ops.bitwise_and(equal(wrapped, -half), greater(step, 0))
+    wrapped = ops.select(at_end, place(operand("unwrap", half), wrapped.shape, wrapped.dtype), wrapped)
+    correction = subtract(wrapped, step)
+    limit = half if discont is None or discont < half else discont
+    correction = ops.select(less(absolute(step), limit), full(step.shape, 0, step.dtype), correction)
+    first = _part(value, number, 0, 1)
+    rest = ops.add(_part(value, number, 1, value.shape[number]), cumulative.cumsum(correction, number))
+    return concatenate([first, rest], number)

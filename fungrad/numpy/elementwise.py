@@ -16,6 +16,7 @@ from .. import dtypes
 from ..errors import DTypeError
 from ..ir.value import Value
 from ..lax.conversion import as_value, operand
+from ..lax.elementwise import logaddexp as lax_logaddexp
 from ..lax.promotion import common_dtype, inexact, refuse_out, to_common, to_common_inexact, to_common_pair
 from ..ops import elementwise as ops
 from ..ops.create import full, full_like
@@ -103,7 +104,7 @@ def floor_divide(x: Any, y: Any, /) -> Value:
 def _floor_divide(x: Value, y: Value) -> Value:
     dtype = x.type.dtype
     if dtypes.is_float(dtype):
-        return _float_divmod(x, y)[0]
+        return _float_floor_divide(x, y)
     quotient = ops.div(x, y)
     if dtype.kind == "u":
         return quotient
@@ -113,19 +114,16 @@ def _floor_divide(x: Value, y: Value) -> Value:
     return ops.select(below, ops.sub(quotient, 1), quotient)
 
 
-def _float_divmod(x: Value, y: Value) -> tuple[Value, Value]:
+def _float_floor_divide(x: Value, y: Value) -> Value:
     """Python's floored division of floats, from the exact remainder (as NumPy's `npy_divmod`)."""
-    remainder = ops.rem(x, y)
-    quotient = ops.div(ops.sub(x, remainder), y)
-    adjust = ops.bitwise_and(ops.ne(remainder, 0.0), ops.ne(ops.lt(y, 0.0), ops.lt(remainder, 0.0)))
-    adjusted = ops.select(adjust, ops.add(remainder, y), remainder)
+    left = ops.rem(x, y)
+    quotient = ops.div(ops.sub(x, left), y)
+    adjust = ops.bitwise_and(ops.ne(left, 0.0), ops.ne(ops.lt(y, 0.0), ops.lt(left, 0.0)))
     quotient = ops.select(adjust, ops.sub(quotient, 1.0), quotient)
-    floor = ops.round(quotient)                  # exact already but for the last bit of the division
-    zero_signed = copysign(full_like(x, 0.0), ops.div(x, y))
-    floor = ops.select(ops.eq(quotient, 0.0), zero_signed, floor)
-    floor = ops.select(ops.eq(y, 0.0), ops.div(x, y), floor)
-    signed_zero = copysign(full_like(x, 0.0), y)
-    return floor, ops.select(ops.eq(adjusted, 0.0), signed_zero, adjusted)
+    whole = ops.round(quotient)                  # exact already but for the last bit of the division
+    signed_zero = copysign(full_like(x, 0.0), ops.div(x, y))
+    whole = ops.select(ops.eq(quotient, 0.0), signed_zero, whole)
+    return ops.select(ops.eq(y, 0.0), ops.div(x, y), whole)
 
 
 def remainder(x: Any, y: Any, /) -> Value:
@@ -143,11 +141,11 @@ def _remainder(x: Value, y: Value) -> Value:
         return found
     zero = 0.0 if dtypes.is_float(x.type.dtype) else 0
     adjust = ops.bitwise_and(ops.ne(found, zero), ops.ne(ops.lt(found, zero), ops.lt(y, zero)))
-    if zero == 0 and isinstance(zero, int):
-        adjust = ops.bitwise_and(adjust, ops.ne(y, 0))
-        return ops.select(adjust, ops.add(found, y), found)
+    if not dtypes.is_float(x.type.dtype):
+        return ops.select(ops.bitwise_and(adjust, ops.ne(y, 0)), ops.add(found, y), found)
+    # A remainder of 0 gets the sign of y: -0.0 + 0.0 is 0.0. A choice of another zero would lose the derivative.
     result = ops.select(adjust, ops.add(found, y), found)
-    return ops.select(ops.eq(result, 0.0), copysign(full_like(x, 0.0), y), result)
+    return ops.select(ops.lt(y, 0.0), ops.neg(ops.add(ops.neg(result), 0.0)), ops.add(result, 0.0))
 
 
 def fmod(x1: Any, x2: Any, /) -> Value:
@@ -160,7 +158,7 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Value, Value]:
     """(x1 // x2, x1 % x2)."""
     x, y = _numbers("divmod", x1, x2)
     if dtypes.is_float(x.type.dtype):
-        return _float_divmod(x, y)[0], _remainder(x, y)
+        return _float_floor_divide(x, y), _remainder(x, y)
     return _floor_divide(x, y), _remainder(x, y)
 
 
@@ -317,20 +315,11 @@ cbrt = floating("cbrt", ops.cbrt, "The real cube root.")
 log10 = floating("log10", lambda x: ops.mul(ops.log(x), 1.0 / math.log(10.0)), "The logarithm to base 10.")
 
 
-def _logaddexp(x: Value, y: Value) -> Value:
-    """max + log1p(exp(-|difference|)); equal infinities have no difference."""
-    larger = ops.max(x, y)
-    difference = ops.sub(x, y)
-    equal_infinities = ops.ne(difference, difference)        # inf - inf, or a NaN
-    return ops.select(equal_infinities, ops.add(x, y),
-                      ops.add(larger, ops.log1p(ops.exp(ops.neg(ops.abs(difference))))))
-
-
-logaddexp = floating_pair("logaddexp", _logaddexp, "log(exp(x1) + exp(x2)) without overflow.")
+logaddexp = floating_pair("logaddexp", lax_logaddexp, "log(exp(x1) + exp(x2)) without overflow.")
 
 
 def _logaddexp2(x: Value, y: Value) -> Value:
-    return ops.mul(_logaddexp(ops.mul(x, math.log(2.0)), ops.mul(y, math.log(2.0))), 1.0 / math.log(2.0))
+    return ops.mul(lax_logaddexp(ops.mul(x, math.log(2.0)), ops.mul(y, math.log(2.0))), 1.0 / math.log(2.0))
 
 
 logaddexp2 = floating_pair("logaddexp2", _logaddexp2, "log2(2**x1 + 2**x2) without overflow.")
@@ -371,12 +360,15 @@ hypot = floating_pair("hypot", _hypot, "sqrt(x1**2 + x2**2) without overflow.")
 
 
 def _sinc(x: Value) -> Value:
-    scaled = ops.mul(x, math.pi)
-    at_zero = ops.eq(x, 0.0)
-    safe = ops.select(at_zero, full_like(x, 1.0), scaled)
-    # Near 0 the series keeps the derivatives right: 1 - (pi x)^2 / 6.
-    series = ops.add(ops.mul(ops.mul(scaled, scaled), -1.0 / 6.0), 1.0)
-    return ops.select(at_zero, series, ops.div(ops.sin(safe), safe))
+    """sin(t) / t with t = pi x; near 0 the series in t * t, which also has the right derivatives there."""
+    t = ops.mul(x, math.pi)
+    small = ops.lt(ops.abs(t), 0.25)
+    safe = ops.select(small, full_like(x, 1.0), t)
+    square = ops.mul(t, t)
+    series = full_like(x, 1.0)
+    for n in (10, 8, 6, 4, 2):
+        series = ops.sub(1.0, ops.mul(ops.mul(square, series), 1.0 / (n * (n + 1))))
+    return ops.select(small, series, ops.div(ops.sin(safe), safe))
 
 
 sinc = floating("sinc", _sinc, "sin(pi x) / (pi x), 1 at 0.")

@@ -18,6 +18,7 @@ from ..lax.conversion import as_value, place
 from ..lax.promotion import broadcast_shape, refuse_out, to_same_dtype
 from ..ops import elementwise as ops, index as indexed, linear, slicing
 from ..ops.create import full
+from ..ops.cumulative import cumsum
 from ..ops.dynamic import dynamic_slice
 from ..runtime.array import from_numpy
 from .index_plan import Part, Plan, plan
@@ -283,3 +284,41 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplac
     result = indexed.scatter(value, rows, new, along_numbers(value.ndim, number), "set", written)
     return linear.reshape(result, shape) if axis is None else result
 
+
+def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = False) -> Value:
+    """A copy of `a` with the elements at flattened positions `ind` set to `v`, repeated as often as needed."""
+    if inplace:
+        raise ValueError("put: arrays cannot be changed in place; write inplace=False and use the result.")
+    if mode not in (None, "clip", "wrap"):
+        raise ValueError(f"put: mode must be 'clip' or 'wrap', got {mode!r}.")
+    value, positions = as_value("put", a), as_value("put", ind)
+    positions = linear.reshape(positions, (positions.size,))
+    new = to_same_dtype("put", v, dtype=value.dtype)[0]
+    new = linear.reshape(new, (new.size,))
+    if not positions.size or not new.size:
+        return value
+    if new.size < positions.size:
+        repeats = -(-positions.size // new.size)
+        new = linear.reshape(linear.broadcast(new, (repeats, new.size), (1,)), (repeats * new.size,))
+    new = slicing.slice_(new, (0,), (positions.size,))
+    flat = linear.reshape(value, (value.size,))
+    wanted = _taken_modulo(positions, value.size) if mode == "wrap" else positions
+    written = "clip" if mode == "clip" else "drop"
+    return linear.reshape(flat.at[wanted].set(new, mode=written), value.shape)
+
+
+def place_elements(arr: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Value:
+    """A copy of `arr` with the elements where the mask holds set to `vals` in turn, repeated as often as needed."""
+    if inplace:
+        raise ValueError("place: arrays cannot be changed in place; write inplace=False and use the result.")
+    value, chosen = as_value("place", arr), linear.convert(as_value("place", mask), dtypes.bool_)
+    new = to_same_dtype("place", vals, dtype=value.dtype)[0]
+    new = linear.reshape(new, (new.size,))
+    if chosen.size != value.size:
+        raise ValueError(f"place: the mask, of shape {chosen.shape}, and the array, of shape {value.shape}, differ.")
+    if not new.size or not value.size:
+        return value
+    flat = linear.reshape(chosen, (value.size,))
+    rank = ops.sub(cumsum(linear.convert(flat, INT32), 0), 1)      # the how manieth chosen element each one is
+    turn = take(new, ops.rem(ops.max(rank, 0), new.size), mode="promise_in_bounds")
+    return linear.reshape(ops.select(flat, turn, linear.reshape(value, (value.size,))), value.shape)

@@ -8,12 +8,14 @@ from typing import Any
 from .. import dtypes
 from ..errors import DTypeError
 from ..ir.value import Value
-from ..lax.conversion import as_value, operand
+from ..lax.arguments import one_axis
+from ..lax.conversion import as_value, operand, place
 from ..lax.promotion import common_dtype, to_common, to_common_inexact, to_common_pair, to_comparable
 from ..ops import elementwise as ops
-from ..ops.create import full, full_like
-from ..ops.linear import convert
+from ..ops.create import full, full_like, iota
+from ..ops.linear import convert, reduce_sum, reshape as linear_reshape
 from ..ops.reduce import reduce_and
+from ..ops.slicing import pad
 from .elementwise import named
 
 BOOL = dtypes.bool_
@@ -195,3 +197,50 @@ def _same(x: Value, y: Value, equal_nan: bool) -> Value:
     if equal_nan and dtypes.is_float(x.dtype):
         same = ops.bitwise_or(same, ops.bitwise_and(ops.ne(x, x), ops.ne(y, y)))
     return same
+
+
+# ---- bits in bytes --------------------------------------------------------------------------------------------------
+
+def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Value:
+    """Eight truth values to a uint8 along an axis (of the flattened array for None), zeros filling the last."""
+    value = truth("packbits", a)
+    if axis is None:
+        value, axis = linear_reshape(value, (value.size,)), 0
+    number = one_axis("packbits", axis, value.shape)
+    extent = value.shape[number]
+    groups = -(-extent // 8)
+    config = tuple((0, 8 * groups - extent if k == number else 0, 0) for k in range(value.ndim))
+    padded = pad(value, full((), False, BOOL), config)
+    split = linear_reshape(padded, (*value.shape[:number], groups, 8, *value.shape[number + 1:]))
+    bits = convert(split, dtypes.int32)
+    weights = ops.shift_left(full(bits.shape, 1, dtypes.int32), _bit_places(bits.shape, number + 1, bitorder))
+    return convert(reduce_sum(ops.mul(bits, weights), (number + 1,)), dtypes.uint8)
+
+
+def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Value:
+    """The bits of uint8 along an axis (of the flattened array for None), cut or filled with zeros to `count`."""
+    value = as_value("unpackbits", a)
+    if value.dtype != dtypes.uint8:
+        raise DTypeError(f"unpackbits takes uint8, got {value.dtype.name}.")
+    if axis is None:
+        value, axis = linear_reshape(value, (value.size,)), 0
+    number = one_axis("unpackbits", axis, value.shape)
+    wide = linear_reshape(convert(value, dtypes.int32), (*value.shape[:number + 1], 1, *value.shape[number + 1:]))
+    shape = (*value.shape[:number + 1], 8, *value.shape[number + 1:])
+    spread = place(wide, shape, dtypes.int32)
+    bits = ops.bitwise_and(ops.shift_right_logical(spread, _bit_places(shape, number + 1, bitorder)), 1)
+    flat = linear_reshape(convert(bits, dtypes.uint8), (*value.shape[:number], 8 * value.shape[number],
+                                                        *value.shape[number + 1:]))
+    if count is None:
+        return flat
+    extent = flat.shape[number]
+    wanted = count if count >= 0 else max(0, extent + count)
+    return pad(flat, full((), 0, dtypes.uint8), tuple((0, wanted - extent if k == number else 0, 0)
+                                                      for k in range(flat.ndim)))
+
+
+def _bit_places(shape: tuple[int, ...], axis: int, bitorder: str) -> Value:
+    if bitorder not in ("big", "little"):
+        raise ValueError(f"bitorder must be 'big' or 'little', got {bitorder!r}.")
+    places = iota(shape, axis, dtypes.int32)
+    return places if bitorder == "little" else ops.sub(full(shape, 7, dtypes.int32), places)

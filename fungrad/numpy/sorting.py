@@ -181,21 +181,63 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None,
     """How many elements lie in each bin, and the bins' edges; the last bin includes its right edge."""
     value = as_value("histogram", a)
     edges = histogram_bin_edges(value, bins, range)
-    work = common_dtype("histogram", linear.convert(value, dtypes.to_inexact(value.dtype)), edges)
-    points, limits = linear.reshape(linear.convert(value, work), (value.size,)), linear.convert(edges, work)
-    number = ops.sub(searchsorted(limits, points, "right"), 1)
-    last = limits.size - 2
-    number = ops.select(ops.eq(points, place(limits[-1], points.shape, work)), full(number.shape, last, number.dtype),
-                        number)
-    outside = ops.bitwise_or(ops.lt(number, 0), ops.gt(number, last))
-    number = ops.select(outside, full(number.shape, last + 1, number.dtype), number)
-    heavy = full(points.shape, 1, dtypes.default_float()) if weights is None else linear.reshape(
-        as_value("histogram", weights), points.shape)
-    counts = full((last + 1,), 0, heavy.dtype).at[number].add(heavy, mode="drop")
+    number = _bin_numbers(linear.reshape(value, (value.size,)), edges)
+    heavy = full(number.shape, 1, dtypes.default_float()) if weights is None else linear.reshape(
+        as_value("histogram", weights), number.shape)
+    counts = full((edges.size - 1,), 0, heavy.dtype).at[number].add(heavy, mode="drop")
     if density:
         widths = ops.sub(edges[1:], edges[:-1])
         counts = counts / widths / sum(counts)
     return counts, edges
+
+
+def _bin_numbers(points: Value, edges: Value) -> Value:
+    """The bin of each point; the number of bins, which is out of bounds, for a point in none."""
+    work = common_dtype("histogram", linear.convert(points, dtypes.to_inexact(points.dtype)), edges)
+    points, limits = linear.convert(points, work), linear.convert(edges, work)
+    number = ops.sub(searchsorted(limits, points, "right"), 1)
+    last = limits.size - 2
+    at_end = ops.eq(points, place(limits[-1], points.shape, work))
+    number = ops.select(at_end, full(number.shape, last, number.dtype), number)
+    outside = ops.bitwise_or(ops.lt(number, 0), ops.gt(number, last))
+    return ops.select(outside, full(number.shape, last + 1, number.dtype), number)
+
+
+def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = None,
+                density: bool | None = None) -> tuple[Value, list[Value]]:
+    """How many points (rows of `sample`) lie in each box of a grid of bins, and the bins' edges along each axis."""
+    points = sample.T if isinstance(sample, Value) or hasattr(sample, "T") else sample
+    columns = [linear.reshape(c, (c.size,)) for c in (as_value("histogramdd", p) for p in points)]
+    counts = bins if isinstance(bins, (tuple, list)) else [bins] * len(columns)
+    ranges = [None] * len(columns) if range is None else range
+    if len(counts) != len(columns) or len(ranges) != len(columns):
+        raise ValueError(f"histogramdd: {len(columns)} coordinates take as many bins and ranges, or one number "
+                         f"of bins.")
+    edges = [histogram_bin_edges(c, b, r) for c, b, r in zip(columns, counts, ranges, strict=True)]
+    numbers = [_bin_numbers(c, e) for c, e in zip(columns, edges, strict=True)]
+    shape = tuple(e.size - 1 for e in edges)
+    heavy = full(columns[0].shape, 1, dtypes.default_float()) if weights is None else as_value("histogramdd", weights)
+    result = full(shape, 0, heavy.dtype).at[tuple(numbers)].add(heavy, mode="drop")
+    if density:
+        result = result / sum(result)
+        for axis, e in enumerate(edges):
+            widths = ops.sub(e[1:], e[:-1])
+            result = result / linear.reshape(widths, tuple(widths.size if a == axis else 1 for a in _axes(shape)))
+    return result, edges
+
+
+def _axes(shape: tuple[int, ...]) -> list[int]:
+    return [axis for axis, _ in enumerate(shape)]
+
+
+def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, weights: Any = None,
+                density: bool | None = None) -> tuple[Value, Value, Value]:
+    """How many points (x, y) lie in each box of a grid of bins, and the edges along x and y."""
+    points = [as_value("histogram2d", x), as_value("histogram2d", y)]
+    counts = bins if isinstance(bins, (tuple, list)) and len(bins) == 2 else [bins, bins]
+    both = slicing.concatenate([linear.reshape(p, (p.size, 1)) for p in to_same_dtype("histogram2d", *points)], 1)
+    result, edges = histogramdd(both, list(counts), range, weights, density)
+    return result, edges[0], edges[1]
 
 
 # ---- interpolation --------------------------------------------------------------------------------------------------
