@@ -43,6 +43,7 @@ SETTINGS: dict[str, Setting] = {
     "verify": Setting("FUNGRAD_VERIFY", False, _boolean, "compare adjacent stages on the real inputs"),
     "check": Setting("FUNGRAD_CHECK", False, _boolean, "run the verifier after every pass"),
     "debug": Setting("DEBUG", 0, int, "1..5: the running log"),
+    "passes": Setting("", None, str, "the compiler's passes, set by `fungrad.passes`; None: the usual ones"),
     "pending_limit": Setting("FUNGRAD_PENDING_LIMIT", 512, int, "operations outside jit that may wait before they run"),
 }
 
@@ -54,7 +55,7 @@ def _default(name: str) -> Any:
     if name not in SETTINGS:
         raise KeyError(f"unknown setting {name!r}; there are {', '.join(SETTINGS)}")
     setting = SETTINGS[name]
-    text = os.environ.get(setting.variable)
+    text = os.environ.get(setting.variable) if setting.variable else None
     try:
         value = setting.default if text is None or text == "" else setting.parse(text)
     except ValueError as error:
@@ -92,7 +93,7 @@ def trace_context() -> tuple[Any, ...]:
     values = getattr(_overrides, "values", None)
     found = _contexts.get(id(values))
     if found is None:
-        found = (get("default_float"), get("device"), get("debug"), get("verify"))
+        found = (get("default_float"), get("device"), get("debug"), get("verify"), get("passes"))
         if values is None:   # overrides are short-lived, and so are their ids
             _contexts[id(None)] = found
     return found

@@ -5,18 +5,18 @@
         Fused --memory--> MemoryPlan                                                 all together: Lowered
 
 A pass is `def name(value, target) -> value`, pure. `with passes(after="fuse", add=my_pass):` inserts one for a block
-(in this thread and context), `replace={"schedule": mine}` and `drop=("simplify",)` do what they say. One hook sees
+(in this thread), `replace={"schedule": mine}` and `drop=("simplify",)` do what they say. One hook sees
 every intermediate value: `lower(program, target, record=...)` calls `record(stage, pass name, value, seconds)`.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace as changed
 from time import perf_counter
 from typing import Any
 
+from .. import config
 from ..errors import CompilationError
 from ..ir.instructions import InstructionList
 from ..ir.kernel import Fused, Kernel
@@ -75,12 +75,10 @@ PASSES: tuple[Pass, ...] = (
     Pass("memory", "memory", plan),
 )
 
-_current: ContextVar[tuple[Pass, ...]] = ContextVar("passes", default=PASSES)
-
 
 def current_passes() -> tuple[Pass, ...]:
-    """The passes that `lower` runs in this context: part of every cache's key."""
-    return _current.get()
+    """The passes that `lower` runs in this thread now: part of every cache's key."""
+    return config.get("passes") or PASSES
 
 
 @contextmanager
@@ -92,12 +90,10 @@ def passes(*, after: str | None = None, before: str | None = None, add: Run | Se
     (after) or operand (before). replace: other functions for named passes. drop: names of passes to leave out, which is
     possible where operand and result are of one kind. Raises ValueError for names that do not exist.
     """
-    token = _current.set(_edited(_current.get(), after, before, (add,) if callable(add) else tuple(add), replace or {},
-                                 (drop,) if isinstance(drop, str) else tuple(drop)))
-    try:
+    edited = _edited(current_passes(), after, before, (add,) if callable(add) else tuple(add), replace or {},
+                     (drop,) if isinstance(drop, str) else tuple(drop))
+    with config.settings(passes=edited):
         yield
-    finally:
-        _current.reset(token)
 
 
 def _edited(old: tuple[Pass, ...], after: str | None, before: str | None, add: tuple[Run, ...],

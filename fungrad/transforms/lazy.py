@@ -8,7 +8,9 @@ caused it; at most `config.pending_limit` operations wait.
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import repeat
 from typing import Any
 from weakref import ref
@@ -18,10 +20,11 @@ import numpy as np
 from .. import config, tree
 from ..errors import LeakedTracerError, user_location
 from ..ir.primitive import PRIMITIVES, Primitive
-from ..ir.program import Node, input_node, node, program, result_node
-from ..ir.types import Type
+from ..ir.program import Node, Program, input_node, node, program, result_node
+from ..ir.types import Literal, Type
 from ..runtime import array as array_module, compile_program
 from ..runtime.array import Array, from_numpy
+from ..runtime.executable import Executable
 from ..trace import Trace, Tracer, active, leak_error
 
 _INLINE_SCALARS = frozenset({0, 1, -1, 2, 0.5, float("inf"), float("-inf")})
@@ -153,15 +156,27 @@ def _run_group(arrays: list[Array], device: str) -> None:
     unfinished = [(a, r) for a, r in waiting if isinstance(r, Result) and not _take_finished(a, r)]
     if not unfinished:
         return
-    builder = _ProgramBuilder(device)
-    outputs = tuple([builder.node_of(result) for _, result in unfinished])
-    with active(None):
-        executable = compile_program(program(tuple(builder.input_types), outputs), device, name="pending operations",
-                                     origin=user_location())
-        values = executable(builder.inputs)
-    for (array, result), value in zip(unfinished, values, strict=True):
+    graph = _Graph([result for _, result in unfinished], device)
+    for (array, result), value in zip(unfinished, _executable(graph, device).call(graph.leaves), strict=True):
         array._fill(value._ready(), value._owner)
         _finish(result, value)
+
+
+_plans: OrderedDict[Any, Executable] = OrderedDict()
+_MOST_PLANS = 1024
+
+
+def _executable(graph: _Graph, device: str) -> Executable:
+    """The compiled program of a graph: by the graph's shape, without building the Program of one seen before."""
+    key = (tuple(graph.shape), graph.outputs, tuple([leaf.type for leaf in graph.leaves]), device, config.trace_context())
+    found = _plans.get(key)
+    if found is None:
+        with active(None):
+            found = compile_program(graph.program(), device, name="pending operations", origin=user_location())
+        _plans[key] = found
+        while len(_plans) > _MOST_PLANS:
+            _plans.popitem(last=False)
+    return found
 
 
 def _finish(result: Result, value: Array) -> None:
@@ -175,94 +190,114 @@ def _finish(result: Result, value: Array) -> None:
         pending.operands = ()
 
 
+def _finished(result: Result) -> Array | None:
+    return result.pending.results[result.number] if result.pending.results else None
+
+
 def _take_finished(array: Array, result: Result) -> bool:
     """Give `array` the memory of a result that has run already (for another array of the same operation)."""
-    finished = result.pending.results[result.number] if result.pending.results else None
+    finished = _finished(result)
     if finished is None:
         return False
     array._fill(finished._ready(), finished._owner)
     return True
 
 
-class _ProgramBuilder:
-    """Turns pending operations into Program nodes; arrays with memory become inputs.
+class _Graph:
+    """Pending operations in order, operands first, with the arrays that have memory as numbered leaves.
 
-    Scalar constants become inputs too, so that a loop over changing Python numbers compiles once; a few that matter for
+    shape says the same without the arrays: for each operation its primitive, parameters and operands, an operand being a
+    leaf (~number) or an operation (number, with the result's number where there are several). Equal shapes are equal
+    programs.
+
+    Scalar constants become leaves too, so that a loop over changing Python numbers compiles once; a few that matter for
     simplification stay in the program.
     """
 
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self.inputs: list[Array] = []
-        self.input_types: list[Type] = []
-        self.locations: dict[Node, str] = {}
-        self._leaves: dict[tuple[int, Type], Node] = {}
-        self._scalars: dict[Any, Node] = {}
-        self._nodes: dict[int, Node] = {}
+    __slots__ = ("_constants", "_leaf_numbers", "_numbers", "device", "leaves", "order", "outputs", "shape")
 
-    def node_of(self, result: Any) -> Node:
-        """The node of a Result or an Array, building what it needs first (without recursion)."""
-        stack = [result]
+    def __init__(self, results: Sequence[Result], device: str) -> None:
+        self.device = device
+        self.leaves: list[Array] = []
+        self.order: list[Pending] = []
+        self.shape: list[Any] = []
+        self._leaf_numbers: dict[tuple[int, Type], int] = {}
+        self._numbers: dict[int, int] = {}
+        self._constants: dict[int, int] = {}   # operation number -> leaf of its scalar
+        self._collect([result.pending for result in results])
+        self.outputs = tuple([self._reference(result) for result in results])
+
+    def _collect(self, roots: list[Pending]) -> None:
+        stack = roots[::-1]
         while stack:
-            item = stack[-1]
-            if self._known(item) is not None:
+            pending = stack[-1]
+            if id(pending) in self._numbers:
                 stack.pop()
                 continue
-            waiting = [operand for operand in item.pending.operands if self._known(operand) is None]
-            if waiting:
-                stack.extend(waiting)
+            missing = [operand.pending for operand in pending.operands if type(operand) is Result
+                       and id(operand.pending) not in self._numbers and _finished(operand) is None]
+            if missing:
+                stack.extend(missing)
                 continue
-            self._nodes[id(item.pending)] = self._build(item.pending)
             stack.pop()
-        found = self._known(result)
-        assert found is not None
-        return found
+            self._add(pending)
 
-    def _known(self, item: Any) -> Node | None:
-        if isinstance(item, Array):
-            return self._leaf(item)
-        pending = item.pending
-        finished = pending.results[item.number] if pending.results else None
-        if finished is not None:
-            return self._leaf(finished)
-        built = self._nodes.get(id(pending))
-        if built is None or not pending.primitive.multiple_results:
-            return built
-        return result_node(built, item.number)
-
-    def _leaf(self, array: Array) -> Node:
-        address = (array._ready(), array.type)   # equal memory is one input
-        found = self._leaves.get(address)
-        if found is None:
-            found = self._leaves[address] = self._new_input(array)
-        return found
-
-    def _new_input(self, array: Array) -> Node:
-        created = input_node(len(self.inputs), array.type)
-        self.inputs.append(array)
-        self.input_types.append(array.type)
-        return created
-
-    def _build(self, pending: Pending) -> Node:
+    def _add(self, pending: Pending) -> None:
+        number = self._numbers[id(pending)] = len(self.order)
+        self.order.append(pending)
         if pending.primitive.name == "full":
-            return self._constant(pending)
-        operands = tuple([self._known(operand) for operand in pending.operands])
-        built = node(pending.primitive, operands, pending.params, pending.type)   # type: ignore[arg-type]  # all known
-        self.locations[built] = pending.location
-        return built
+            literal = pending.params["value"]
+            value = literal.value
+            if not (value in _INLINE_SCALARS or value != value or isinstance(value, bool)):
+                leaf = self._constants[number] = self._leaf(_scalar(literal, self.device))
+                self.shape.append((pending.type, leaf))
+                return
+        operands = tuple([self._reference(operand) for operand in pending.operands])
+        self.shape.append((pending.primitive, tuple(sorted(pending.params.items())), operands))
 
-    def _constant(self, pending: Pending) -> Node:
-        literal, type = pending.params["value"], pending.type
-        value = literal.value
-        if value in _INLINE_SCALARS or value != value or isinstance(value, bool):
-            return node(pending.primitive, (), pending.params, type)
-        scalar = self._scalars.get(literal)
-        if scalar is None:
-            host = np.frombuffer(literal.bits, literal.dtype).reshape(())
-            scalar = self._scalars[literal] = self._new_input(from_numpy(host, self.device))
-        if not type.shape:
-            return scalar
-        return node(PRIMITIVES["broadcast"], (scalar,), {"shape": type.shape, "axes": ()}, type)
+    def _reference(self, operand: Any) -> Any:
+        if type(operand) is not Result:
+            return ~self._leaf(operand)
+        finished = _finished(operand)
+        if finished is not None:
+            return ~self._leaf(finished)
+        number = self._numbers[id(operand.pending)]
+        return (number, operand.number) if operand.pending.primitive.multiple_results else number
+
+    def _leaf(self, array: Array) -> int:
+        key = (array._ready(), array.type)   # equal memory is one leaf
+        found = self._leaf_numbers.get(key)
+        if found is None:
+            found = self._leaf_numbers[key] = len(self.leaves)
+            self.leaves.append(array)
+        return found
+
+    def program(self) -> Program:
+        """The graph as a Program of its leaves."""
+        inputs = [input_node(number, leaf.type) for number, leaf in enumerate(self.leaves)]
+        nodes: list[Node] = []
+
+        def named(reference: Any) -> Node:
+            if isinstance(reference, tuple):
+                return result_node(nodes[reference[0]], reference[1])
+            return nodes[reference] if reference >= 0 else inputs[~reference]
+        for number, (pending, entry) in enumerate(zip(self.order, self.shape, strict=True)):
+            if number in self._constants:
+                nodes.append(_repeated(inputs[self._constants[number]], pending.type))
+            else:
+                nodes.append(node(pending.primitive, tuple(map(named, entry[2])), pending.params, pending.type))
+        return program(tuple([leaf.type for leaf in self.leaves]), tuple(map(named, self.outputs)))
+
+
+def _repeated(scalar: Node, type: Type) -> Node:
+    """A scalar as an array of this type."""
+    return node(PRIMITIVES["broadcast"], (scalar,), {"shape": type.shape, "axes": ()}, type) if type.shape else scalar
+
+
+@lru_cache(maxsize=4096)
+def _scalar(literal: Literal, device: str) -> Array:
+    """A literal as an array; arrays are immutable, so equal ones are shared."""
+    return from_numpy(np.frombuffer(literal.bits, literal.dtype).reshape(()), device)
 
 
 def install() -> LazyTrace:
