@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..ir.expr import Buffer, Expr
 from ..ir.kernel import Kernel, Nest
-from .index import subexpressions
+from .walk import subexpressions
 
 # Rough cost of one operation on one element, in simple vector instructions.
 _COST = {

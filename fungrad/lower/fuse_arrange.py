@@ -17,7 +17,8 @@ from math import prod
 from ..ir.expr import Axis, Buffer, Expr, axis as axis_expr, index_constant, load, operation, substitute
 from ..ir.kernel import Nest
 from ..ir.types import Type, array_type
-from .index import Simplifier, axes_of, loads_of
+from .index import Simplifier
+from .walk import axes_of, loads_of
 
 MAX_COLUMNS = 512     # of a block
 MIN_COLUMNS = 16

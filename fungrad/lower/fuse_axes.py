@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from ..ir.expr import Axis, Expr, axis as axis_expr, index_constant, operation, substitute
 from ..ir.kernel import Nest
-from .index import Simplifier, subexpressions
+from .index import Simplifier
+from .walk import subexpressions
 
 Canonical = Callable[[str, int], Axis]
 MAX_PIECES = 4

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from ..ir.expr import Axis, Buffer, Expr, axis as axis_expr, index_constant, load, operation, substitute
 from ..ir.types import Type, array_type
 from .fuse_stages import Stage
-from .index import Simplifier, loads_of
+from .index import Simplifier
+from .walk import loads_of
 
 MAX_BLOCK = 64            # rows
 MIN_BLOCK = 4

@@ -10,7 +10,8 @@ from ..ir.expr import TRUE, Buffer, Expr, conjunction, constant, load, select, s
 from .cost import expression_cost
 from .fuse_groups import Group, Grouper
 from .fuse_stages import MAX_COST, Stage
-from .index import Simplifier, loads_of
+from .index import Simplifier
+from .walk import loads_of
 
 BYTES_PER_OPERATION = 0.4     # what one simple operation on an element may cost, in bytes of traffic
 MAX_PROLOGUE = 8              # cost of what a contraction recomputes while it packs an operand

@@ -23,7 +23,8 @@ from ..ir.types import Type, array_type
 from .cost import expression_cost
 from .define import Definer, axes_for
 from .fuse_fragments import inline_operands, made_of_nothing
-from .index import Simplifier, axes_of, loads_of, subexpressions
+from .index import Simplifier
+from .walk import axes_of, loads_of, subexpressions
 
 CHEAP = 5              # at most this cost: recomputed by every reader
 RECOMPUTE = 6          # cost * (evaluations an element - 1) above which a value is computed once

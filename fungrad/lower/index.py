@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable
 from itertools import product
 from math import gcd, prod
 
-import numpy as np
-
 from ..ir.expr import (
     BOOL,
     COMPARISONS,
@@ -26,7 +24,6 @@ from ..ir.expr import (
     FALSE,
     INDEX,
     TRUE,
-    Axis,
     Expr,
     conjunction,
     constant,
@@ -37,84 +34,27 @@ from ..ir.expr import (
     reduce,
     substitute,
 )
-
-Interval = tuple[int | None, int | None]           # inclusive; None: no bound known
-Affine = tuple[tuple[tuple[Expr, int], ...], int]  # ((term, coefficient), ...), constant
+from .index_forms import AFFINE_OPERATIONS, UNBOUNDED, Forms, Interval, fits, integer_value
+from .walk import conjuncts, subexpressions
 
 MAX_TERMS = 9         # of a reduction that is written out
 MAX_WRITTEN = 64      # operations in all its terms
 
-_UNBOUNDED: Interval = (None, None)
 _ZERO = index_constant(0)
-_AFFINE_OPERATIONS = frozenset({"add", "sub", "mul", "neg"})
 _FREE = frozenset({"constant", "axis", "load"})
 _CHEAP = _FREE | frozenset(CORE) - {"div", "rem", "sqrt"}
 _SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 _INVERTED = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
 
-def _value(x: Expr) -> int | None:
-    """The value of an integer constant, None for any other expression."""
-    return x.attribute.value if x.op == "constant" and x.dtype.kind in "iu" else None
-
-
-def axes_of(*expressions: Expr) -> list[Axis]:
-    """The free axes of some expressions, in order of first appearance (axes of inner reductions left out)."""
-    found: dict[Axis, None] = {}
-    bound: set[Axis] = set()
-    seen: set[Expr] = set()
-    stack = list(reversed(expressions))
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        if e.op == "axis":
-            found[e.attribute] = None
-        else:
-            if e.op == "reduce":
-                bound.update(e.attribute[1])
-            stack.extend(reversed(e.operands))
-    return [a for a in found if a not in bound]
-
-
-def subexpressions(*expressions: Expr) -> Iterable[Expr]:
-    """Every distinct expression inside some expressions, users before operands."""
-    seen: set[Expr] = set()
-    stack = list(reversed(expressions))
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        yield e
-        stack.extend(reversed(e.operands))
-
-
-def loads_of(*expressions: Expr) -> list[Expr]:
-    """Every distinct load inside some expressions."""
-    return [e for e in subexpressions(*expressions) if e.op == "load"]
-
-
-def conjuncts(condition: Expr) -> list[Expr]:
-    """The conditions whose conjunction `condition` is."""
-    if condition is TRUE:
-        return []
-    if condition.op == "and" and condition.dtype == BOOL:
-        return [part for operand in condition.operands for part in conjuncts(operand)]
-    return [condition]
-
-
-class Simplifier:
+class Simplifier(Forms):
     """Simplifies expressions; see the module's text. Keeps what it has found for as long as it lives."""
 
-    __slots__ = ("_done", "_affine", "_bounds", "_order")
+    __slots__ = ("_done",)
 
     def __init__(self) -> None:
+        super().__init__()
         self._done: dict[Expr, Expr] = {}
-        self._affine: dict[Expr, Affine] = {}
-        self._bounds: dict[Expr, Interval] = {}
-        self._order: dict[Expr, str] = {}
 
     # ---- the walk -----------------------------------------------------------------------------------------------
 
@@ -156,159 +96,6 @@ class Simplifier:
             return rule(self, e)
         return e
 
-    # ---- affine forms and intervals --------------------------------------------------------------------------------
-
-    def affine(self, x: Expr) -> Affine:
-        """`x` (of dtype INDEX) as a sum of terms with coefficients and a constant."""
-        found = self._affine.get(x)
-        if found is not None:
-            return found
-        result: Affine
-        if x.dtype != INDEX:
-            raise TypeError(f"an affine form of a {x.dtype} expression: {x}")
-        value = _value(x)
-        if value is not None:
-            result = ((), value)
-        elif x.op == "axis" and x.attribute.extent <= 1:
-            result = ((), 0)
-        elif x.op not in _AFFINE_OPERATIONS:
-            result = (((x, 1),), 0)
-        elif x.op == "mul":
-            result = self._affine_product(x)
-        else:
-            terms, offset = self.affine(x.operands[-1])
-            sign = 1 if x.op == "add" else -1
-            total = {term: sign * coefficient for term, coefficient in terms}
-            offset *= sign
-            if x.op != "neg":
-                more, first = self.affine(x.operands[0])
-                for term, coefficient in more:
-                    total[term] = total.get(term, 0) + coefficient
-                offset += first
-            result = self._sorted(total), offset
-        self._affine[x] = result
-        return result
-
-    def _affine_product(self, x: Expr) -> Affine:
-        left, right = self.affine(x.operands[0]), self.affine(x.operands[1])
-        if left[0] and right[0]:
-            return ((x, 1),), 0
-        terms, factor = (left[0], right[1]) if left[0] else (right[0], left[1])
-        offset = left[1] * right[1]
-        return (tuple((term, coefficient * factor) for term, coefficient in terms) if factor else ()), offset
-
-    def _text(self, term: Expr) -> str:
-        text = self._order.get(term)
-        if text is None:
-            text = self._order[term] = term.attribute.name if term.op == "axis" else repr(term)
-        return text
-
-    def _sorted(self, total: dict[Expr, int]) -> tuple[tuple[Expr, int], ...]:
-        self._recombine(total)
-        pairs = [pair for pair in total.items() if pair[1]]
-        if len(pairs) > 1:
-            pairs.sort(key=lambda pair: (-abs(pair[1]), self._text(pair[0])))
-        return tuple(pairs)
-
-    def _recombine(self, total: dict[Expr, int]) -> None:
-        """(y div n)*n*k + (y rem n)*k -> y*k."""
-        for term in list(total):
-            if term.op != "rem":
-                continue
-            coefficient = total.get(term, 0)
-            y, n = term.operands[0], _value(term.operands[1])
-            if not coefficient or not n:
-                continue
-            quotient = self(operation("div", y, term.operands[1]))
-            if total.get(quotient) == coefficient * n:
-                del total[term], total[quotient]
-                more, offset = self.affine(y)
-                if offset:
-                    total[term], total[quotient] = coefficient, coefficient * n
-                    continue
-                for other, factor in more:
-                    total[other] = total.get(other, 0) + factor * coefficient
-
-    def build(self, terms: Iterable[tuple[Expr, int]], offset: int) -> Expr:
-        """The expression of an affine form."""
-        result: Expr | None = None
-        for term, coefficient in terms:
-            scaled = term if coefficient == 1 else operation("mul", term, index_constant(coefficient))
-            result = scaled if result is None else operation("add", result, scaled)
-        if result is None:
-            return index_constant(offset)
-        return operation("add", result, index_constant(offset)) if offset else result
-
-    def bounds(self, x: Expr) -> Interval:
-        """An interval that holds every value of an integer expression, while its axes stay in their ranges."""
-        found = self._bounds.get(x)
-        if found is None:
-            found = self._bounds[x] = self._find_bounds(x)
-        return found
-
-    def _find_bounds(self, x: Expr) -> Interval:
-        op = x.op
-        value = _value(x)
-        if value is not None:
-            return value, value
-        if op == "axis":
-            return 0, max(x.attribute.extent - 1, 0)
-        if op in _AFFINE_OPERATIONS and x.dtype == INDEX:
-            terms, offset = self.affine(x)
-            if terms == ((x, 1),):
-                return self._product_bounds(x)
-            return self.affine_bounds(terms, offset)
-        if op in ("div", "rem"):
-            return self._quotient_bounds(x)
-        if op in ("min", "max"):
-            (a, b), (c, d) = map(self.bounds, x.operands)
-            if op == "min":
-                return _both(min, a, c), min((h for h in (b, d) if h is not None), default=None)
-            return max((lo for lo in (a, c) if lo is not None), default=None), _both(max, b, d)
-        if op == "select":
-            (a, b), (c, d) = map(self.bounds, x.operands[1:])
-            return _both(min, a, c), _both(max, b, d)
-        if op == "cast" and x.operands[0].dtype.kind in "iub":
-            inside = self.bounds(x.operands[0]) if x.operands[0].dtype.kind != "b" else (0, 1)
-            if _fits(inside, x.dtype):
-                return inside
-        if x.dtype.kind in "iu" and x.dtype.itemsize < 8:
-            limits = np.iinfo(x.dtype)
-            return int(limits.min), int(limits.max)
-        return _UNBOUNDED
-
-    def affine_bounds(self, terms: Iterable[tuple[Expr, int]], offset: int) -> Interval:
-        """The interval of an affine form."""
-        low: int | None = offset
-        high: int | None = offset
-        for term, coefficient in terms:
-            a, b = self.bounds(term)
-            if coefficient < 0:
-                a, b = b, a
-            low = None if low is None or a is None else low + a * coefficient
-            high = None if high is None or b is None else high + b * coefficient
-        return low, high
-
-    def _product_bounds(self, x: Expr) -> Interval:
-        if x.op != "mul":
-            return _UNBOUNDED
-        (a, b), (c, d) = map(self.bounds, x.operands)
-        if a is None or b is None or c is None or d is None:
-            return _UNBOUNDED
-        corners = (a * c, a * d, b * c, b * d)
-        return min(corners), max(corners)
-
-    def _quotient_bounds(self, x: Expr) -> Interval:
-        n = _value(x.operands[1])
-        low, high = self.bounds(x.operands[0])
-        if n is None or n <= 0:
-            return _UNBOUNDED
-        if x.op == "div":
-            return (None if low is None else _truncated(low, n)), (None if high is None else _truncated(high, n))
-        if low is not None and low >= 0:
-            return 0, n - 1 if high is None else min(high, n - 1)
-        return 1 - n, n - 1
-
     # ---- rules, one a group of operations ------------------------------------------------------------------------
 
     def _arithmetic(self, e: Expr) -> Expr:
@@ -323,7 +110,7 @@ class Simplifier:
         """Quotient and remainder by a positive constant of something that is not negative."""
         if e.dtype != INDEX:
             return _fold_integers(e)
-        x, n = e.operands[0], _value(e.operands[1])
+        x, n = e.operands[0], integer_value(e.operands[1])
         if n is None or n <= 0:
             return e
         if n == 1:
@@ -370,7 +157,7 @@ class Simplifier:
             return self.build([(term, coefficient * factor) for term, coefficient in terms],
                               more * factor + offset % factor)
         x = self.build(self._sorted(dict(rest)), offset)
-        inner_n = _value(x.operands[1]) if x.op in ("div", "rem") else None
+        inner_n = integer_value(x.operands[1]) if x.op in ("div", "rem") else None
         if x.op == "div" and inner_n and inner_n > 0 and op == "div" and (self.bounds(x.operands[0])[0] or 0) >= 0:
             return self(operation("div", x.operands[0], index_constant(inner_n * n)))
         if x.op == "rem" and inner_n and inner_n % n == 0 and op == "rem":
@@ -422,10 +209,10 @@ class Simplifier:
         """An integer without the casts that do not change its value, in INDEX where it comes from there."""
         if x.dtype == INDEX or x.dtype.kind not in "iu":
             return x
-        value = _value(x)
+        value = integer_value(x)
         if value is not None and -(2**63) <= value < 2**63:
             return index_constant(value)
-        if x.op == "cast" and x.operands[0].dtype == INDEX and _fits(self.bounds(x.operands[0]), x.dtype):
+        if x.op == "cast" and x.operands[0].dtype == INDEX and fits(self.bounds(x.operands[0]), x.dtype):
             return x.operands[0]
         return x
 
@@ -479,10 +266,10 @@ class Simplifier:
     def _limits(self, parts: list[Expr]) -> dict[Expr, Interval]:
         limits: dict[Expr, Interval] = {}
         for part in parts:
-            limit = _value(part.operands[1]) if part.op in ("lt", "ge", "eq") else None
+            limit = integer_value(part.operands[1]) if part.op in ("lt", "ge", "eq") else None
             if limit is None or part.operands[0].dtype != INDEX:
                 continue
-            low, high = limits.get(part.operands[0], _UNBOUNDED)
+            low, high = limits.get(part.operands[0], UNBOUNDED)
             if part.op in ("lt", "eq"):
                 top = limit - 1 if part.op == "lt" else limit
                 high = top if high is None else min(high, top)
@@ -501,8 +288,8 @@ class Simplifier:
             return parts
         kept = []
         for part in parts:
-            low, high = limits.get(part.operands[0], _UNBOUNDED) if part.operands else _UNBOUNDED
-            limit = _value(part.operands[1]) if part.op in ("lt", "ge") else None
+            low, high = limits.get(part.operands[0], UNBOUNDED) if part.operands else UNBOUNDED
+            limit = integer_value(part.operands[1]) if part.op in ("lt", "ge") else None
             bounded = part.operands[0] in limits if part.operands else False   # only indices have limits
             if not bounded or limit is None or (part.op == "lt" and high == limit - 1) or (
                     part.op == "ge" and low == limit):
@@ -535,7 +322,7 @@ class Simplifier:
         if x.op == "constant" and x.dtype.kind in "iub" and abs(int(x.attribute.value)) < 256 and e.dtype != BOOL:
             return constant(int(x.attribute.value), e.dtype)
         if x.op == "cast" and x.dtype.kind in "iu" and x.operands[0].dtype == e.dtype \
-                and _fits(self.bounds(x.operands[0]), x.dtype):
+                and fits(self.bounds(x.operands[0]), x.dtype):
             return x.operands[0]
         return e
 
@@ -650,22 +437,6 @@ _RULES: dict[str, Callable[[Simplifier, Expr], Expr]] = {
 }
 
 
-def _both(choose: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else choose(a, b)
-
-
-def _truncated(x: int, n: int) -> int:
-    return x // n if x >= 0 else -(-x // n)
-
-
-def _fits(interval: Interval, dtype: np.dtype) -> bool:
-    low, high = interval
-    if low is None or high is None or dtype.kind not in "iu":
-        return False
-    limits = np.iinfo(dtype)
-    return int(limits.min) <= low and high <= int(limits.max)
-
-
 def _is_zero(x: Expr) -> bool:
     """Whether an expression is the constant whose bits are all zero (so not -0.0)."""
     return x.op == "constant" and not any(x.attribute.bits)
@@ -673,8 +444,8 @@ def _is_zero(x: Expr) -> bool:
 
 def _fold_integers(e: Expr) -> Expr:
     """Constant folding of + - * on narrow integers, which wrap."""
-    values = [_value(operand) for operand in e.operands]
-    if e.dtype.kind not in "iu" or e.op not in _AFFINE_OPERATIONS:
+    values = [integer_value(operand) for operand in e.operands]
+    if e.dtype.kind not in "iu" or e.op not in AFFINE_OPERATIONS:
         return e
     if None not in values:
         a, b = values[0], values[-1]
@@ -711,23 +482,3 @@ def merge_reductions(e: Expr) -> Expr:
     for condition in reversed(wrappers):
         inner = operation("select", condition, inner, constant(0, inner.dtype))
     return reduce(combine, inner, (*axes, *body.attribute[1]))
-
-
-# ---- for the schedule ---------------------------------------------------------------------------------------------
-
-
-def affine_form(x: Expr) -> tuple[dict[Axis, int], int, list[Expr]]:
-    """`x` as (coefficient of each axis, constant, remaining terms that are not axes, scaled)."""
-    terms, offset = Simplifier().affine(x)
-    coefficients = {term.attribute: coefficient for term, coefficient in terms if term.op == "axis"}
-    others = [term if coefficient == 1 else operation("mul", term, index_constant(coefficient))
-              for term, coefficient in terms if term.op != "axis"]
-    return coefficients, offset, others
-
-
-def coefficient(x: Expr, a: Axis) -> int | None:
-    """By how much `x` grows when `a` grows by one, or None where that is not a constant."""
-    coefficients, _, others = affine_form(x)
-    if any(a in axes_of(other) for other in others):
-        return None
-    return coefficients.get(a, 0)

@@ -8,7 +8,8 @@ from fungrad.errors import CompilationError
 from fungrad.ir.expr import FALSE, Axis, Buffer, axis, index_constant, operation
 from fungrad.ir.primitive import PRIMITIVES
 from fungrad.lower.define import Definer, axes_for
-from fungrad.lower.index import Simplifier, loads_of
+from fungrad.lower.index import Simplifier
+from fungrad.lower.walk import loads_of
 from fungrad.ops import bits, create, elementwise as e, linear
 from fungrad.transforms.call import call
 from tests.lower.programs import FLOAT32, traced
