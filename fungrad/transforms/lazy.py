@@ -168,7 +168,8 @@ _MOST_PLANS = 1024
 
 def _executable(graph: _Graph, device: str) -> Executable:
     """The compiled program of a graph: by the graph's shape, without building the Program of one seen before."""
-    key = (tuple(graph.shape), graph.outputs, tuple([leaf.type for leaf in graph.leaves]), device, config.trace_context())
+    types = tuple([leaf.type for leaf in graph.leaves])
+    key = (tuple(graph.shape), graph.outputs, types, device, config.trace_context())
     found = _plans.get(key)
     if found is None:
         with active(None):
@@ -207,8 +208,8 @@ class _Graph:
     """Pending operations in order, operands first, with the arrays that have memory as numbered leaves.
 
     shape says the same without the arrays: for each operation its primitive, parameters and operands, an operand being a
-    leaf (~number) or an operation (number, with the result's number where there are several). Equal shapes are equal
-    programs.
+    leaf (~number) or an operation (number, with the result's number where there are several). Equal shapes are
+    equal programs.
 
     Scalar constants become leaves too, so that a loop over changing Python numbers compiles once; a few that matter for
     simplification stay in the program.
