@@ -207,7 +207,8 @@ def _take_finished(array: Array, result: Result) -> bool:
 class _Graph:
     """Pending operations in order, operands first, with the arrays that have memory as numbered leaves.
 
-    shape says the same without the arrays: for each operation its primitive, parameters and operands, an operand being a
+    shape says the same without the arrays: for each operation its primitive, parameters and operands, an operand
+    being a
     leaf (~number) or an operation (number, with the result's number where there are several). Equal shapes are
     equal programs.
 
