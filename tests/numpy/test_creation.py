@@ -62,7 +62,8 @@ def test_filled():
     near(fnp.full((), 2.5, "float16"), 2.5, dtype="float16")
     x = fnp.zeros((2, 3), "int8")
     for name in ("zeros_like", "ones_like", "empty_like"):
-        same(getattr(fnp, name)(x), getattr(np, name)(np.zeros((2, 3), "int8")))
+        if name != "empty_like":   # NumPy's holds anything
+            same(getattr(fnp, name)(x), getattr(np, name)(np.zeros((2, 3), "int8")))
         assert getattr(fnp, name)(x).dtype == np.int8
         assert getattr(fnp, name)(x, float).dtype == np.float32
         assert getattr(fnp, name)(x, shape=(4,)).shape == (4,)
