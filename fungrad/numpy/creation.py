@@ -21,8 +21,8 @@ from ..ops import elementwise as ops
 from ..ops.create import full as filled, iota
 from ..ops.linear import broadcast, convert, reshape
 from ..ops.slicing import concatenate
-from ..runtime.array import from_numpy
-from ..trace import Tracer
+from ..runtime.array import Array, from_numpy
+from ..trace import Tracer, is_base
 
 Shape = tuple[int, ...]
 
@@ -43,6 +43,8 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
         raise NotImplementedError(f"array: order={order!r} is not supported; arrays are stored row by row. Use .T.")
     kind = requested("array", dtype)
     value = _array(object, kind)
+    if copy and value is object:
+        value = _copied(value)
     if value.ndim < ndmin:
         value = reshape(value, (1,) * (ndmin - value.ndim) + value.shape)
     return value
@@ -64,14 +66,19 @@ def _array(object: Any, kind: np.dtype | None) -> Value:
     return value if kind is None else convert(value, kind)
 
 
+def _copied(x: Value) -> Value:
+    """A copy of a concrete array's memory; traced values are never donated, so they are their own copies."""
+    return from_numpy(np.asarray(x), x.device) if isinstance(x, Array) and is_base() else x
+
+
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Value:
-    """`a` as an array; see `array`."""
-    return array(a, dtype=dtype, order=order)
+    """`a` as an array; see `array`. Copies an array only if `copy` is true."""
+    return array(a, dtype=dtype, order=order, copy=bool(copy))
 
 
 def copy(a: Any, order: str | None = None) -> Value:
-    """`a` as an array. Arrays are immutable: no memory is copied."""
-    return as_value("copy", a)
+    """A copy of an array, which outlives a donation of it."""
+    return _copied(as_value("copy", a))
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = False) -> Value:

@@ -7,8 +7,7 @@ their axes come where the arrays stand if these are neighbours (integers count a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ Shape = tuple[int, ...]
 _KINDS = ("integers, slices, Ellipsis, None, and arrays of integers or bool")
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One entry of an index: kind "new" | "slice" | "integer" | "array"; the axis it indexes (-1 for "new").
 
     slice: `start`, `count` elements, `step` (may be negative). integer: `start`. array: `positions`, a NumPy array
@@ -38,8 +36,7 @@ class Part:
     positions: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """An index applied to an array of `shape` (which has an extra axis of extent 1 for each scalar bool).
 
     arrays: the "array" parts. rows: the common shape of their positions. first: where the rows' axes stand among the

@@ -7,6 +7,7 @@ while tracing is an IndexError; positions in arrays are moved inside (mode "clip
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from ..ops import elementwise as ops, index as indexed, linear, slicing
 from ..ops.create import full
 from ..ops.cumulative import cumsum
 from ..ops.dynamic import dynamic_slice
-from ..runtime.array import from_numpy
+from ..runtime.array import Array, from_numpy, from_scalar
+from ..trace import is_base
 from .index_plan import Part, Plan, plan
 
 Shape = tuple[int, ...]
@@ -38,6 +40,10 @@ def read(x: Value, p: Plan, mode: str, fill_value: Any) -> Value:
     """The elements of `x` that a plan names."""
     x = linear.reshape(x, p.shape)
     if not p.arrays:
+        if isinstance(x, Array) and is_base() and _is_window(p):
+            starts = [from_scalar(start, INT32 if start < 2**31 else dtypes.int64, x.device)
+                      for start, _, _ in intervals(p)]
+            return linear.reshape(dynamic_slice(x, one_type(starts), window_of(p)), p.result)
         return linear.reshape(static_part(x, p), p.result)
     if 0 in p.rows:
         return full(p.result, 0, x.dtype)
@@ -51,6 +57,15 @@ def read(x: Value, p: Plan, mode: str, fill_value: Any) -> Value:
         mode = "promise_in_bounds"
     return linear.reshape(indexed.gather(x, positions, numbers_of(p), window_sizes(p, x.shape), mode, fill_value),
                           p.result)
+
+
+def _is_window(p: Plan) -> bool:
+    """Whether a static plan names one window at a place of its own: outside jit that place is then data, so that
+    x[0], x[1], ... and x[:8], x[8:16], ... share one compiled program each.
+    """
+    axes = [part for part in p.parts if part.kind != "new"]
+    return all(part.step == 1 and part.count > 0 for part in axes) and any(
+        part.count != p.shape[part.axis] for part in axes)
 
 
 def _check_not_empty(p: Plan, mode: str) -> None:
@@ -105,7 +120,7 @@ def all_scalars(p: Plan) -> bool:
     return all(part.positions.ndim == 0 for part in p.arrays) and all(part.step == 1 for part in p.windows)
 
 
-def one_type(positions: list[Value]) -> list[Value]:
+def one_type(positions: Sequence[Value]) -> list[Value]:
     """Integer values in a common type."""
     kind = dtypes.promote(*[position.dtype for position in positions])
     kind = kind if dtypes.is_integer(kind) else dtypes.int64
