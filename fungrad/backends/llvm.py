@@ -11,7 +11,6 @@ bool is i1 in registers and a byte in memory; bfloat16 is its 16 bits (arithmeti
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -22,7 +21,7 @@ from ..ir.instructions import Instruction, InstructionList
 from ..ir.target import Target
 from ..ir.types import Literal
 
-PASSES = ("sroa", "early-cse", "instcombine", "simplifycfg")
+PASSES = ("sroa", "instcombine", "simplifycfg")
 """The function passes that the text needs, in the order in which they pay."""
 
 _TYPES = {"bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
@@ -36,10 +35,15 @@ _INTEGER_ARITHMETIC = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "
                        "shift_left": "shl"}
 _ROUNDINGS = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "sqrt": "sqrt", "abs": "fabs"}
 
+_STATIC: dict[str, Callable[..., int]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b, "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b}
+
 
 def render(code: InstructionList, target: Target) -> str:
     """The text of an LLVM function, with the declarations that it needs."""
-    return Renderer(code).text()
+    return Renderer(code, target).text()
 
 
 def scalar_type(dtype: np.dtype) -> str:
@@ -81,8 +85,10 @@ def _nan_text(bits: int) -> str:
 class Renderer:
     """Writes one function. `names[i]` is the text of value i; `type_of(i)` its LLVM type."""
 
-    def __init__(self, code: InstructionList):
+    def __init__(self, code: InstructionList, target: Target):
         self.code = code
+        self.vector_bytes = target.vector_bytes
+        self.can_stream = "sse2" in target.features       # a fence must follow such stores
         self.instructions = code.instructions
         self.names: list[str] = []
         self.lines: list[str] = []
@@ -92,6 +98,9 @@ class Renderer:
         self.labels = 0
         self.temporaries = 0
         self.open: list[tuple[str, ...]] = []
+        self.prefix = "v"
+        self.static: dict[int, tuple[int, ...] | None] = {}
+        self.streaming = self.stream_used = False
         self.rules: dict[str, Callable[[int, Instruction], str]] = {
             op: getattr(self, f"_{op}") for op in (
                 "constant", "parameter", "begin", "end", "loop", "end_loop", "if", "end_if", "while", "while_test",
@@ -99,13 +108,44 @@ class Renderer:
                 "shuffle", "fold", "select", "cast", "bitcast", "neg", "not", "fma")}
 
     def text(self) -> str:
-        for number, instruction in enumerate(self.instructions):
-            rule = self.rules.get(instruction.op, self._operation)
-            self.names.append(rule(number, instruction))
+        streamed = sorted({i.operands[0] for i in self.instructions if i.op == "store" and i.attribute == "stream"})
+        if streamed and self.can_stream:
+            self.two_ways(streamed)
+        else:
+            self.body()
         arguments = [f"ptr noalias %arg{i}" for i in range(len(self.code.parameters))]
         head = f"define void @{self.code.name}({', '.join([*arguments, 'ptr noalias %scratch', 'i64 %begin', 'i64 %end'])})"
         body = [f"{head} nounwind {{", "entry:", *self.allocas, *self.lines, "  ret void", "}"]
-        return "\n".join([*body, *self.declarations.values()]) + "\n"
+        metadata = ["!0 = !{i32 1}"] if self.stream_used else []
+        return "\n".join([*body, *self.declarations.values(), *metadata]) + "\n"
+
+    def body(self) -> None:
+        """All instructions, once."""
+        self.names = []
+        for number, instruction in enumerate(self.instructions):
+            rule = self.rules.get(instruction.op, self._operation)
+            self.names.append(rule(number, instruction))
+
+    def two_ways(self, pointers: list[int]) -> None:
+        """The instructions twice: with stores past the caches where all their arrays are aligned, without elsewhere."""
+        every: str | None = None
+        for pointer in pointers:
+            name = self._parameter(pointer, self.instructions[pointer])
+            address = self.emit(f"ptrtoint ptr {name} to i64")
+            every = address if every is None else self.emit(f"or i64 {every}, {address}")
+        low = self.emit(f"and i64 {every}, {self.vector_bytes - 1}")
+        aligned, usual, done = self.new_label(), self.new_label(), self.new_label()
+        self.line(f"br i1 {self.emit(f'icmp eq i64 {low}, 0')}, label %{aligned}, label %{usual}")
+        self.streaming = self.stream_used = True
+        self.start(aligned)
+        self.body()
+        self.line(f"call void @{self.declare('llvm.x86.sse.sfence', 'void')}()")
+        self.line(f"br label %{done}")
+        self.streaming, self.prefix = False, "w"
+        self.start(usual)
+        self.body()
+        self.line(f"br label %{done}")
+        self.start(done)
 
     # -- small parts ----------------------------------------------------------------------------------------------
 
@@ -144,11 +184,11 @@ class Renderer:
         self.declarations[name] = f"declare {result} @{name}({', '.join(arguments)})"
         return name
 
-    def call(self, name: str, result: str, arguments: list[str], types: list[str]) -> str:
+    def call(self, name: str, result: str, arguments: list[str], types: list[str], flags: str = "") -> str:
         """The text of a call of an intrinsic."""
         self.declare(name, result, *types)
         operands = ", ".join(f"{type} {argument}" for type, argument in zip(types, arguments, strict=True))
-        return f"call {result} @{name}({operands})"
+        return f"call {flags}{result} @{name}({operands})"
 
     @staticmethod
     def suffix(type: str) -> str:
@@ -173,7 +213,7 @@ class Renderer:
                 return f"%arg{position}"
         for buffer, offset in self.code.scratch:
             if buffer is i.attribute:
-                return self.emit(f"getelementptr i8, ptr %scratch, i64 {offset}", f"%v{number}")
+                return self.emit(f"getelementptr i8, ptr %scratch, i64 {offset}", f"%{self.prefix}{number}")
         raise CompilationError(f"{i.attribute} is not a parameter of {self.code.name}")
 
     def _begin(self, number: int, i: Instruction) -> str:
@@ -190,23 +230,23 @@ class Renderer:
         type = self.type(i.dtype, i.lanes)
         first = self.emit(f"insertelement {type} poison, {self.typed(i.operands[0])}, i64 0")
         return self.emit(f"shufflevector {type} {first}, {type} poison, <{i.lanes} x i32> zeroinitializer",
-                         f"%v{number}")
+                         f"%{self.prefix}{number}")
 
     def _lanes(self, number: int, i: Instruction) -> str:
         return "<" + ", ".join(f"i64 {lane}" for lane in range(i.lanes)) + ">"
 
     def _extract(self, number: int, i: Instruction) -> str:
-        return self.emit(f"extractelement {self.typed(i.operands[0])}, i64 {i.attribute}", f"%v{number}")
+        return self.emit(f"extractelement {self.typed(i.operands[0])}, i64 {i.attribute}", f"%{self.prefix}{number}")
 
     def _insert(self, number: int, i: Instruction) -> str:
         vector, scalar = i.operands
-        return self.emit(f"insertelement {self.typed(vector)}, {self.typed(scalar)}, i64 {i.attribute}", f"%v{number}")
+        return self.emit(f"insertelement {self.typed(vector)}, {self.typed(scalar)}, i64 {i.attribute}", f"%{self.prefix}{number}")
 
     def _shuffle(self, number: int, i: Instruction) -> str:
         a, b = i.operands
         mask = ", ".join(f"i32 {lane}" for lane in i.attribute)
         return self.emit(f"shufflevector {self.typed(a)}, {self.typed(b)}, <{len(i.attribute)} x i32> <{mask}>",
-                         f"%v{number}")
+                         f"%{self.prefix}{number}")
 
     def _fold(self, number: int, i: Instruction) -> str:
         """Halves are combined until one lane is left."""
@@ -216,7 +256,7 @@ class Renderer:
         if i.dtype.name == "bool" and i.attribute in ("or", "and", "max", "min"):
             bits = self.emit(f"bitcast <{lanes} x i1> {value} to i{lanes}")
             every = i.attribute in ("and", "min")
-            return self.emit(f"icmp {'eq' if every else 'ne'} i{lanes} {bits}, {-1 if every else 0}", f"%v{number}")
+            return self.emit(f"icmp {'eq' if every else 'ne'} i{lanes} {bits}, {-1 if every else 0}", f"%{self.prefix}{number}")
         while lanes > 2:
             type, half = self.type(i.dtype, lanes), lanes // 2
             low, high = (self.emit(f"shufflevector {type} {value}, {type} poison, <{half} x i32> <"
@@ -225,7 +265,7 @@ class Renderer:
             value = self.arithmetic(i.attribute, i.dtype, half, low, high)
             lanes = half
         pair = [self.emit(f"extractelement {self.type(i.dtype, 2)} {value}, i64 {lane}") for lane in (0, 1)]
-        return self.arithmetic(i.attribute, i.dtype, 1, *pair, name=f"%v{number}")
+        return self.arithmetic(i.attribute, i.dtype, 1, *pair, name=f"%{self.prefix}{number}")
 
     # -- control flow -------------------------------------------------------------------------------------------------
 
@@ -238,7 +278,7 @@ class Renderer:
         else:
             self.line(f"br i1 {self.emit(f'icmp slt i64 {start}, {stop}')}, label %{body}, label %{done}")
         self.start(body)
-        index, following = f"%v{number}", f"%v{number}.next"
+        index, following = f"%{self.prefix}{number}", f"%{self.prefix}{number}.next"
         self.lines.append("")   # the phi, written when the loop's last block is known
         self.open.append(("loop", body, done, before, str(len(self.lines) - 1), index, following, start, stop,
                           str(i.attribute)))
@@ -289,13 +329,13 @@ class Renderer:
     def _register(self, number: int, i: Instruction) -> str:
         count, dtype = i.attribute
         for slot in range(count):
-            self.allocas.append(f"  %v{number}.{slot} = alloca {self.type(dtype, i.lanes)}")
-        return f"%v{number}"
+            self.allocas.append(f"  %{self.prefix}{number}.{slot} = alloca {self.type(dtype, i.lanes)}")
+        return f"%{self.prefix}{number}"
 
     def _get(self, number: int, i: Instruction) -> str:
         assert i.dtype is not None
         return self.emit(f"load {self.type(i.dtype, i.lanes)}, ptr {self.names[i.operands[0]]}.{i.attribute}",
-                         f"%v{number}")
+                         f"%{self.prefix}{number}")
 
     def _set(self, number: int, i: Instruction) -> str:
         register, value = i.operands
@@ -339,7 +379,7 @@ class Renderer:
         dtype = i.dtype
         assert dtype is not None
         type, align = self.memory_vector(dtype, i.lanes), f"align {dtype.itemsize}"
-        name = f"%v{number}" if dtype.name != "bool" else None
+        name = f"%{self.prefix}{number}" if dtype.name != "bool" else None
         pointer, offset = i.operands[:2]
         if len(i.operands) == 2:
             value = self.emit(f"load {type}, ptr {self.address(pointer, self.names[offset])}, {align}", name)
@@ -354,7 +394,7 @@ class Renderer:
             address = self.address(pointer, self.names[offset])
             value = self.emit(self.masked("load", type, f"ptr {align} {address}", i.operands[2], "zeroinitializer",
                                           ("ptr", mask_type, type)), name)
-        return self.from_memory(value, dtype, i.lanes, f"%v{number}")
+        return self.from_memory(value, dtype, i.lanes, f"%{self.prefix}{number}")
 
     @staticmethod
     def zero(type: str) -> str:
@@ -375,8 +415,8 @@ class Renderer:
         name = self.declare(f"llvm.masked.gather.{self.suffix(type)}.v{lanes}p0", type, f"<{lanes} x ptr>",
                             f"<{lanes} x i1>", type)
         value = self.emit(f"call {type} @{name}(<{lanes} x ptr> align {dtype.itemsize} {addresses}, {mask}, "
-                          f"{type} zeroinitializer)", f"%v{number}" if dtype.name != "bool" else None)
-        return self.from_memory(value, dtype, lanes, f"%v{number}")
+                          f"{type} zeroinitializer)", f"%{self.prefix}{number}" if dtype.name != "bool" else None)
+        return self.from_memory(value, dtype, lanes, f"%{self.prefix}{number}")
 
     def _store(self, number: int, i: Instruction) -> str:
         pointer, offset, value = i.operands[:3]
@@ -384,6 +424,8 @@ class Renderer:
         lanes = self.instructions[value].lanes
         align = f"align {self.instructions[pointer].attribute.type.dtype.itemsize}"
         if len(i.operands) == 3:
+            if self.streaming and i.attribute == "stream":
+                align = f"align {self.vector_bytes}, !nontemporal !0"
             self.line(f"store {type} {text}, ptr {self.address(pointer, self.names[offset])}, {align}")
         elif lanes == 1:
             body, done = self.new_label(), self.new_label()
@@ -392,11 +434,35 @@ class Renderer:
             self.line(f"store {type} {text}, ptr {self.address(pointer, self.names[offset])}, {align}")
             self.line(f"br label %{done}")
             self.start(done)
+        elif sum(active := self.static_mask(i.operands[3]) or ()) == 1:
+            # LLVM 22 makes a store of 4 bytes of a masked vector of one narrow element
+            lane = active.index(1)
+            one = self.emit(f"extractelement {type} {text}, i64 {lane}")
+            place = self.names[offset] if lane == 0 else self.emit(f"add i64 {self.names[offset]}, {lane}")
+            self.line(f"store {type.split(' ')[2][:-1]} {one}, ptr {self.address(pointer, place)}, {align}")
         else:
             name = self.declare(f"llvm.masked.store.{self.suffix(type)}.p0", "void", type, "ptr", f"<{lanes} x i1>")
             self.line(f"call void @{name}({type} {text}, ptr {align} {self.address(pointer, self.names[offset])}, "
                       f"{self.typed(i.operands[3])})")
         return ""
+
+    def static_mask(self, number: int) -> tuple[int, ...] | None:
+        """The lanes of an integer or truth value (1 for true) that is made of lane numbers and constants, else None."""
+        if number not in self.static:
+            i = self.instructions[number]
+            self.static[number] = None
+            if i.op == "lanes":
+                self.static[number] = tuple(range(i.lanes))
+            elif i.op == "constant" and i.dtype is not None and i.dtype.kind in "iub":
+                self.static[number] = (int(i.attribute.value),)
+            elif i.op == "splat":
+                inner = self.static_mask(i.operands[0])
+                self.static[number] = None if inner is None else inner * i.lanes
+            elif i.op in _STATIC:
+                operands = [self.static_mask(operand) for operand in i.operands]
+                if None not in operands:
+                    self.static[number] = tuple(int(_STATIC[i.op](*lanes)) for lanes in zip(*operands, strict=True))
+        return self.static[number]
 
     def _scatter(self, number: int, i: Instruction) -> str:
         pointer, offsets, value = i.operands[:3]
@@ -417,22 +483,13 @@ class Renderer:
         assert first.dtype is not None
         operands = [self.names[operand] for operand in i.operands]
         self.refuse_bfloat16(i.op, first.dtype)
-        return self.arithmetic(i.op, first.dtype, i.lanes, *operands, name=f"%v{number}",
-                               known=[self.not_nan(operand) for operand in i.operands])
+        return self.arithmetic(i.op, first.dtype, i.lanes, *operands, name=f"%{self.prefix}{number}")
 
     def refuse_bfloat16(self, op: str, dtype: np.dtype) -> None:
         if dtype.name == "bfloat16":
             raise CompilationError(f"{op} on bfloat16 must be decomposed before rendering")
 
-    def not_nan(self, number: int) -> bool:
-        """Whether a value is a constant other than NaN (in all lanes)."""
-        i = self.instructions[number]
-        if i.op == "splat":
-            return self.not_nan(i.operands[0])
-        return i.op == "constant" and not math.isnan(i.attribute.value)
-
-    def arithmetic(self, op: str, dtype: np.dtype, lanes: int, *operands: str, name: str | None = None,
-                   known: list[bool] | None = None) -> str:
+    def arithmetic(self, op: str, dtype: np.dtype, lanes: int, *operands: str, name: str | None = None) -> str:
         """One operation on values of one type; the name of the result."""
         type = self.type(dtype, lanes)
         a = operands[0]
@@ -442,7 +499,7 @@ class Renderer:
             signed = "" if op in ("eq", "ne") else "s" if dtype.kind == "i" else "u"
             return self.emit(f"icmp {signed}{op} {type} {a}, {operands[1]}", name)
         if op in ("max", "min"):
-            return self.extremum(op, dtype, lanes, a, operands[1], name, known or [False, False])
+            return self.extremum(op, dtype, lanes, a, operands[1], name)
         if _is_float(dtype):
             if op in _FLOAT_ARITHMETIC:
                 return self.emit(f"{_FLOAT_ARITHMETIC[op]} {type} {a}, {operands[1]}", name)
@@ -475,24 +532,16 @@ class Renderer:
             raise CompilationError(f"LLVM renders no {op} of {dtype}")
         return self.emit(f"{opcode} {type} {operands[0]}, {operands[1]}", name)
 
-    def extremum(self, op: str, dtype: np.dtype, lanes: int, a: str, b: str, name: str | None,
-                 known: list[bool]) -> str:
-        """max and min. On floats `select(a > b, a, b)` is one instruction and b if either is NaN; a NaN in a is added."""
-        type, truth = self.type(dtype, lanes), "i1" if lanes == 1 else f"<{lanes} x i1>"
+    def extremum(self, op: str, dtype: np.dtype, lanes: int, a: str, b: str, name: str | None) -> str:
+        """max and min; on floats either zero may be taken for the other, which saves half of the instructions."""
+        type = self.type(dtype, lanes)
         if dtype.name == "bool":
             return self.emit(f"{'or' if op == 'max' else 'and'} {type} {a}, {b}", name)
-        if not _is_float(dtype):
-            intrinsic = f"llvm.{'s' if dtype.kind == 'i' else 'u'}{op}.{self.suffix(type)}"
-            return self.emit(self.call(intrinsic, type, [a, b], [type, type]), name)
-        if known[1] and not known[0]:
-            a, b, known = b, a, [True, False]
-        test = self.emit(f"fcmp {'ogt' if op == 'max' else 'olt'} {type} {a}, {b}")
-        plain = f"select {truth} {test}, {type} {a}, {type} {b}"
-        if known[0]:
-            return self.emit(plain, name)
-        chosen = self.emit(plain)
-        nan = self.emit(f"fcmp uno {type} {a}, {a}")
-        return self.emit(f"select {truth} {nan}, {type} {a}, {type} {chosen}", name)
+        if _is_float(dtype):
+            intrinsic = f"llvm.{op}imum.{self.suffix(type)}"
+            return self.emit(self.call(intrinsic, type, [a, b], [type, type], "nsz "), name)
+        intrinsic = f"llvm.{'s' if dtype.kind == 'i' else 'u'}{op}.{self.suffix(type)}"
+        return self.emit(self.call(intrinsic, type, [a, b], [type, type]), name)
 
     def _fma(self, number: int, i: Instruction) -> str:
         assert i.dtype is not None
@@ -501,31 +550,31 @@ class Renderer:
         if not _is_float(i.dtype):
             self.refuse_bfloat16("fma", i.dtype)
             product = self.emit(f"mul {type} {operands[0]}, {operands[1]}")
-            return self.emit(f"add {type} {product}, {operands[2]}", f"%v{number}")
-        return self.emit(self.call(f"llvm.fma.{self.suffix(type)}", type, operands, [type] * 3), f"%v{number}")
+            return self.emit(f"add {type} {product}, {operands[2]}", f"%{self.prefix}{number}")
+        return self.emit(self.call(f"llvm.fma.{self.suffix(type)}", type, operands, [type] * 3), f"%{self.prefix}{number}")
 
     def _neg(self, number: int, i: Instruction) -> str:
         assert i.dtype is not None
         self.refuse_bfloat16("neg", i.dtype)
         if _is_float(i.dtype):
-            return self.emit(f"fneg {self.typed(i.operands[0])}", f"%v{number}")
+            return self.emit(f"fneg {self.typed(i.operands[0])}", f"%{self.prefix}{number}")
         zero = "0" if i.lanes == 1 else "zeroinitializer"
-        return self.emit(f"sub {self.type_of(number)} {zero}, {self.names[i.operands[0]]}", f"%v{number}")
+        return self.emit(f"sub {self.type_of(number)} {zero}, {self.names[i.operands[0]]}", f"%{self.prefix}{number}")
 
     def _not(self, number: int, i: Instruction) -> str:
         assert i.dtype is not None
         ones = self.fill("true" if i.dtype.name == "bool" else "-1", scalar_type(i.dtype), i.lanes)
-        return self.emit(f"xor {self.typed(i.operands[0])}, {ones}", f"%v{number}")
+        return self.emit(f"xor {self.typed(i.operands[0])}, {ones}", f"%{self.prefix}{number}")
 
     def _select(self, number: int, i: Instruction) -> str:
         condition, a, b = i.operands
-        return self.emit(f"select {self.typed(condition)}, {self.typed(a)}, {self.typed(b)}", f"%v{number}")
+        return self.emit(f"select {self.typed(condition)}, {self.typed(a)}, {self.typed(b)}", f"%{self.prefix}{number}")
 
     def _bitcast(self, number: int, i: Instruction) -> str:
         source, result = self.type_of(i.operands[0]), self.type_of(number)
         if source == result:
             return self.names[i.operands[0]]
-        return self.emit(f"bitcast {self.typed(i.operands[0])} to {result}", f"%v{number}")
+        return self.emit(f"bitcast {self.typed(i.operands[0])} to {result}", f"%{self.prefix}{number}")
 
     def _cast(self, number: int, i: Instruction) -> str:
         source, result = self.instructions[i.operands[0]].dtype, i.dtype
@@ -538,13 +587,13 @@ class Renderer:
         if result.name == "bool":
             zero = self.fill(self.zero(scalar_type(source)), scalar_type(source), i.lanes)
             compare = "fcmp une" if _is_float(source) else "icmp ne"
-            return self.emit(f"{compare} {value}, {zero}", f"%v{number}")
+            return self.emit(f"{compare} {value}, {zero}", f"%{self.prefix}{number}")
         if _is_float(source) and not _is_float(result):
             intrinsic = f"llvm.fpto{'s' if result.kind == 'i' else 'u'}i.sat.{self.suffix(type)}." \
                         f"{self.suffix(self.type_of(i.operands[0]))}"
             return self.emit(self.call(intrinsic, type, [self.names[i.operands[0]]],
-                                       [self.type_of(i.operands[0])]), f"%v{number}")
-        return self.emit(f"{_cast_opcode(source, result)} {value} to {type}", f"%v{number}")
+                                       [self.type_of(i.operands[0])]), f"%{self.prefix}{number}")
+        return self.emit(f"{_cast_opcode(source, result)} {value} to {type}", f"%{self.prefix}{number}")
 
 
 def _cast_opcode(source: np.dtype, result: np.dtype) -> str:

@@ -15,7 +15,7 @@ A list of instructions in single-assignment form with structured loops. Value i 
     get, set      register, (value)             slot: int            read, write one element of a register array
     load          pointer, offset, [mask]                            lanes consecutive elements; 0 where the mask is false
     gather        pointer, offsets, [mask]                           an element a lane
-    store         pointer, offset, value, [mask]
+    store         pointer, offset, value, [mask]    None or "stream" "stream": past the caches, where the address is aligned
     scatter       pointer, offsets, value, [mask]
     splat         scalar                                             the value in every lane
     lanes                                                            int64 vector 0, 1, ... lanes-1

@@ -72,16 +72,18 @@ def to_instructions(kernel: Kernel, target: Target) -> InstructionList:
     """
     if kernel.body is None:
         raise CompilationError(f"kernel {kernel.name} is not scheduled")
-    return Emitter(kernel).run()
+    return Emitter(kernel, target).run()
 
 
 class Emitter(Placement):
     """Builds the instruction list of one kernel."""
 
-    def __init__(self, kernel: Kernel):
+    def __init__(self, kernel: Kernel, target: Target):
         assert kernel.body is not None
         super().__init__(kernel.name)
         self.kernel = kernel
+        self.target = target
+        self.stream_bytes = target.caches[2] or 16 * target.caches[1]
         self.analysis = Analysis()
         self.pointers: dict[Buffer, Value] = {}
         self.axes: dict[Axis, Value] = {}          # axes of open loops
@@ -96,6 +98,7 @@ class Emitter(Placement):
         self.depends: dict[Expr, tuple[Any, ...]] = {}
         self.loading: set[Expr] = set()            # expressions that read memory
         self._find_dependences(expressions(kernel.body))
+        self.read_back = {e.attribute for e in self.depends if e.op == "load"}
 
     def run(self) -> InstructionList:
         kernel, body = self.kernel, self.kernel.body
@@ -359,7 +362,20 @@ class Emitter(Placement):
         if combine is not None:
             read = Value("load" if consecutive else "gather", (pointer, where, *masks), None, dtype, vector.lanes)
             value = self.operation(combine, (self.place(read, level), value), dtype)
-        self.effect("store" if consecutive else "scatter", (pointer, where, self.splat(value, vector.lanes), *masks))
+        streams = consecutive and combine is None and mask is None and self.streams(buffer, form, vector.lanes)
+        self.effect("store" if consecutive else "scatter", (pointer, where, self.splat(value, vector.lanes), *masks),
+                    "stream" if streams else None)
+
+    def streams(self, buffer: Buffer, form: Form, lanes: int) -> bool:
+        """Whether a vector store should go past the caches: into an array that they cannot hold, at multiples of a vector.
+
+        The array must not be read here. That its first element is aligned is looked at when the code runs.
+        """
+        size = buffer.type.dtype.itemsize
+        if buffer.type.nbytes < self.stream_bytes or buffer.scope != "global" or buffer in self.read_back:
+            return False
+        steps = [form.constant] + [c for atom, c in form.terms if atom.attribute is not self.vector]
+        return lanes * size % self.target.vector_bytes == 0 and all(step * size % self.target.vector_bytes == 0 for step in steps)
 
     def _distinct(self, form: Form) -> bool:
         """Whether the lanes of the vector axis surely meet different elements."""

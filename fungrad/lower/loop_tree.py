@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from ..ir.expr import TRUE, Axis, Buffer, Expr, axis, constant, index_constant, load, operation, substitute
 from ..ir.kernel import If, Loop, Statement, Store
 from ..ir.types import array_type
+from ..util import toposort
+from .affine import Analysis, offset_form
 from .instructions import identity
 from .plan import Group, Plan, Write, narrowed, replace_axes
 
@@ -373,25 +375,67 @@ class Builder:
         return result
 
     def tiled(self, group: Group) -> Body:
-        """`rows` rows of a block are written out inside each vector's loop, so that strided reads become transposes."""
+        """Blocks of `rows` x `lanes`: reads that run along the tile axis are vectors, transposed in registers."""
         vector, tile = group.vector, group.tile
         assert vector is not None and tile is not None
         outer = [a for a in group.axes if a not in (vector, tile)]
-        result: list[Statement] = []
         found = pieces(tile.extent, group.rows, TILES)
-        for piece in found:
-            block, inner = Axis(tile.name + "_block", piece.count), Axis(tile.name + "_tile", piece.vectors)
-            row = Axis(tile.name + "_row", piece.active)
-            position = operation("add", plus(operation("add", times(axis(block), piece.stride),
-                                                       times(axis(inner), group.rows)), piece.base), axis(row))
-            kind = "unroll" if piece.active == group.rows else "serial"
-            body = self.chunks(group, lambda start, chunk: (Loop(inner, (Loop(row, self.vectors(
-                group, start, chunk, lambda at, slot, lane: tuple(
-                    leaf for w in group.writes for leaf in store(w, {vector: at, tile: position}))), kind),)),), False)
-            result.append(Loop(block, body))
+        result = [self.tile_loop(group, vector, tile, piece) for piece in found]
         if group.block and not outer:   # one parallel loop: all pieces by the number of their blocks
             return (_parallel_pieces(tile, found, result),)
         return self.around(group, outer, tuple(result))
+
+    def tile_loop(self, group: Group, vector: Axis, tile: Axis, piece: Piece) -> Loop:
+        """All blocks of one piece of the tile axis: for each, all chunks of the vector axis."""
+        block, inner = Axis(tile.name + "_block", piece.count), Axis(tile.name + "_tile", piece.vectors)
+        corner = plus(operation("add", times(axis(block), piece.stride), times(axis(inner), group.rows)), piece.base)
+        row = Axis(tile.name + "_row", piece.active)
+        whole = piece.active == group.rows
+        position = operation("add", corner, axis(row))
+
+        def chunk(start: Expr, part: Piece) -> Body:
+            square = whole and part.active == group.rows == group.lanes and part.vectors == 1
+            staged = self.staged(group, vector, tile) if square else {}
+            body: Body = ()
+            for e, buffer in staged.items():
+                body += self.read_square(group, e, buffer, {vector: start, tile: corner})
+
+            def element(at: Expr, slot: Expr, lane: Expr) -> Body:
+                writes = [_with_staged(w, staged, lane, axis(row)) for w in group.writes]
+                return tuple(leaf for w in writes for leaf in store(w, {vector: at, tile: position}))
+
+            rows = Loop(row, self.vectors(group, start, part, element), "unroll" if whole else "serial")
+            return (Loop(inner, (*body, rows)),)
+
+        return Loop(block, self.chunks(group, chunk, False))
+
+    def staged(self, group: Group, vector: Axis, tile: Axis) -> dict[Expr, Buffer]:
+        """The reads that are consecutive along the tile axis and strided along the lanes, with a square of registers each."""
+        analysis, found = Analysis(), {}
+        for e in toposort([w.value for w in group.writes], lambda e: e.operands):
+            if e.op != "load" or e.operands[-1] is not TRUE:
+                continue
+            form = offset_form(analysis, e.operands[:-1], e.attribute.type.shape)
+            simple = all(atom.op == "axis" or not {vector, tile} & analysis.axes(atom) for atom, _ in form.terms)
+            if simple and form.coefficient(tile) == 1 and abs(form.coefficient(vector)) > 1:
+                found[e] = Buffer(f"square{len(self.registers)}", array_type((group.lanes, group.lanes), e.dtype), "register")
+                self.registers.append(found[e])
+        return found
+
+    def read_square(self, group: Group, e: Expr, buffer: Buffer, corner: dict[Axis, Expr]) -> Body:
+        """buffer[r, l] = the read at r along the vector axis and l along the tile axis."""
+        r, lane = Axis("r", group.lanes), Axis("l", group.lanes)
+        (vector, first), (tile, base) = corner.items()
+        read = replace_axes(e, {vector: operation("add", first, axis(r)), tile: operation("add", base, axis(lane))})
+        return (Loop(r, (Loop(lane, (Store(buffer, (axis(r), axis(lane)), read),), "vector"),), "unroll"),)
+
+
+def _with_staged(write: Write, staged: dict[Expr, Buffer], lane: Expr, row: Expr) -> Write:
+    """A write that takes its staged reads from their squares."""
+    if not staged:
+        return write
+    value = substitute(write.value, lambda e: load(staged[e], (lane, row)) if e in staged else None)
+    return replace(write, value=value)
 
 
 def _row(block: Axis, step: int, base: int) -> Callable[[Expr], Expr]:
@@ -404,16 +448,14 @@ def _lane_of(by: dict[Axis, Expr]) -> Axis:
     return position.operands[1].attribute
 
 
-def _parallel_pieces(tile: Axis, found: list[Piece], loops: list[Statement]) -> Loop:
+def _parallel_pieces(tile: Axis, found: list[Piece], loops: list[Loop]) -> Loop:
     """One parallel loop over the blocks of all pieces."""
     every = Axis(tile.name + "_blocks", sum(piece.count for piece in found))
     if len(loops) == 1:
-        assert isinstance(loops[0], Loop)
         return replace(loops[0], kind="parallel")
     body: Body = ()
     first = 0
     for piece, loop in zip(found, loops, strict=True):
-        assert isinstance(loop, Loop)
         inside = replace_in(loop.body, {loop.axis: plus(axis(every), -first)})
         low = operation("ge", axis(every), index_constant(first))
         high = operation("lt", axis(every), index_constant(first + piece.count))

@@ -28,8 +28,7 @@ def optimise(module: llvm.ModuleRef, target_machine: llvm.TargetMachine) -> None
     """Run the pass list that the renderer asks for."""
     builder = llvm.create_pass_builder(target_machine, llvm.create_pipeline_tuning_options(speed_level=1))
     manager = llvm.create_new_function_pass_manager()
-    add = {"sroa": manager.add_sroa_pass, "early-cse": manager.add_early_cse_pass if hasattr(manager, "add_early_cse_pass")
-           else manager.add_new_gvn_pass, "instcombine": manager.add_instruction_combine_pass,
+    add = {"sroa": manager.add_sroa_pass, "instcombine": manager.add_instruction_combine_pass,
            "simplifycfg": manager.add_simplify_cfg_pass}
     for name in PASSES:
         add[name]()
@@ -48,8 +47,6 @@ class Native:
         module.verify()
         self.machine = machine()
         optimise(module, self.machine)
-        self.assembly = ""
-        self.module_text = str(module)
         self.engine = llvm.create_mcjit_compiler(module, self.machine)
         self.engine.finalize_object()
         types = [ctypes.c_void_p] * (len(code.parameters) + 1) + [ctypes.c_int64] * 2

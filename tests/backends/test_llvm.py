@@ -8,10 +8,10 @@ import pytest
 
 from fungrad.backends.llvm import literal_text, render
 from fungrad.errors import CompilationError
-from fungrad.ir.expr import BOOL, COMPARISONS, CORE, Axis, Expr, axis, constant, load, operation, select, substitute
+from fungrad.ir.expr import BOOL, COMPARISONS, CORE, Axis, Expr, axis, cast, constant, load, operation, select, substitute
 from fungrad.ir.instructions import Instruction, InstructionList
 from fungrad.ir.interpret_expr import apply_operation
-from fungrad.ir.kernel import Kernel, Loop, Store
+from fungrad.ir.kernel import If, Kernel, Loop, Store
 from fungrad.ir.types import literal
 from fungrad.lower.instructions import to_instructions
 from tests.backends.native import HOST, Native
@@ -164,3 +164,17 @@ def test_bfloat16_arithmetic_is_refused() -> None:
     code = InstructionList("f", (), (), 0, 1, (one, Instruction("add", (0, 0), None, bfloat16)))
     with pytest.raises(CompilationError, match="decomposed"):
         render(code, HOST)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "bool", "int32"])
+def test_one_masked_lane_writes_one_element(dtype: str) -> None:
+    """A masked vector of one narrow element must not touch its neighbour."""
+    kind = np.dtype(dtype)
+    x, out, v = buffer("x", (16,), kind), buffer("out", (16,), kind), Axis("v", 16)
+    wide = cast(operation("add", cast(load(x, (axis(v),)), np.dtype("int32")), constant(0, np.dtype("int32"))), kind)
+    for lane in (0, 5, 15):
+        only = operation("eq", axis(v), constant(lane, np.dtype("int64")))
+        body = (Loop(v, (If(only, (Store(out, (axis(v),), wide),)),), "vector"),)
+        values, result = np.full(16, 1, kind), np.zeros(16, kind)
+        Native(to_instructions(Kernel("one", (out,), (x,), body=body), HOST))(result, values)
+        assert np.flatnonzero(result).tolist() == [lane]
