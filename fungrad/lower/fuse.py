@@ -73,4 +73,4 @@ def _assemble(grouper: Grouper, inputs: list[Buffer], outputs: list[Buffer], tar
 def _read_elsewhere(group: Group, grouper: Grouper) -> list[Buffer]:
     """The buffers of other groups that a group reads."""
     return [buffer for stage in group.stages for buffer in stage.read_buffers()
-            if grouper.group_of.get(buffer) not in (None, group)]
+            if any(producer is not group for producer in grouper.producers(buffer))]

@@ -5,7 +5,7 @@ Axes are split where every quotient and remainder by constants fits into one mix
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..ir.expr import Axis, Expr, axis as axis_expr, index_constant, operation, substitute
 from ..ir.kernel import Nest
@@ -19,13 +19,13 @@ MAX_PIECES = 4
 def split_axes(outer: tuple[Axis, ...], nests: list[Nest], simplify: Simplifier,
                canonical: Canonical) -> tuple[tuple[Axis, ...], list[Nest]]:
     """The outer axes and nests of a kernel with axes split as the module's text says."""
-    radices = _radices(nests)
-    if not radices:
+    found = radices([e for nest in nests for e in (nest.value, nest.valid, *nest.index)])
+    if not found:
         return outer, nests
-    pieces, value = _pieces(outer, radices, canonical)
+    pieces, value = pieces_of_axes(outer, found, canonical)
     rewritten = []
     for nest in nests:
-        nest_pieces, nest_value = _pieces((*nest.axes, *nest.reduce_axes), radices, canonical)
+        nest_pieces, nest_value = pieces_of_axes((*nest.axes, *nest.reduce_axes), found, canonical)
         if not value and not nest_value:
             rewritten.append(nest)
             continue
@@ -41,21 +41,20 @@ def split_axes(outer: tuple[Axis, ...], nests: list[Nest], simplify: Simplifier,
     return _all(outer, pieces), rewritten
 
 
-def _radices(nests: list[Nest]) -> dict[Axis, list[int]]:
+def radices(expressions: Sequence[Expr]) -> dict[Axis, list[int]]:
     """For every axis that can be split: the divisors, each one a multiple of the one before."""
     found: dict[Axis, set[int]] = {}
-    for nest in nests:
-        for e in subexpressions(nest.value, nest.valid, *nest.index):
-            if e.op not in ("div", "rem") or e.operands[1].op != "constant" or e.dtype.kind != "i":
-                continue
-            inner, divisor = e.operands[0], int(e.operands[1].attribute.value)
-            while inner.op == "div" and inner.operands[1].op == "constant" and inner.dtype.kind == "i":
-                divisor *= int(inner.operands[1].attribute.value)
-                inner = inner.operands[0]
-            if inner.op == "axis":
-                found.setdefault(inner.attribute, set()).add(divisor)
-                if e.op == "rem" and e.operands[0] is not inner:
-                    found[inner.attribute].add(divisor // int(e.operands[1].attribute.value))
+    for e in subexpressions(*expressions):
+        if e.op not in ("div", "rem") or e.operands[1].op != "constant" or e.dtype.kind != "i":
+            continue
+        inner, divisor = e.operands[0], int(e.operands[1].attribute.value)
+        while inner.op == "div" and inner.operands[1].op == "constant" and inner.dtype.kind == "i":
+            divisor *= int(inner.operands[1].attribute.value)
+            inner = inner.operands[0]
+        if inner.op == "axis":
+            found.setdefault(inner.attribute, set()).add(divisor)
+            if e.op == "rem" and e.operands[0] is not inner:
+                found[inner.attribute].add(divisor // int(e.operands[1].attribute.value))
     result = {}
     for a, divisors in found.items():
         chain = sorted(d for d in divisors if 1 < d < a.extent)
@@ -65,8 +64,9 @@ def _radices(nests: list[Nest]) -> dict[Axis, list[int]]:
     return result
 
 
-def _pieces(axes: tuple[Axis, ...], radices: dict[Axis, list[int]],
-            canonical: Canonical) -> tuple[dict[Axis, tuple[Axis, ...]], dict[Axis, Expr]]:
+def pieces_of_axes(axes: tuple[Axis, ...], radices: dict[Axis, list[int]],
+                   canonical: Canonical) -> tuple[dict[Axis, tuple[Axis, ...]], dict[Axis, Expr]]:
+    """The parts of the axes that are split, and every such axis in terms of its parts."""
     pieces: dict[Axis, tuple[Axis, ...]] = {}
     values: dict[Axis, Expr] = {}
     for a in axes:

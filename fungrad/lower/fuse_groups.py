@@ -60,13 +60,14 @@ class Group:
 class Grouper:
     """Puts stages into groups, one after another."""
 
-    __slots__ = ("groups", "group_of", "stage_of", "readers", "simplify", "_count")
+    __slots__ = ("groups", "group_of", "stage_of", "parts", "readers", "simplify", "_count")
 
     def __init__(self, simplify: Simplifier) -> None:
         self.simplify = simplify
         self.groups: dict[Group, None] = {}
         self.group_of: dict[Buffer, Group] = {}
         self.stage_of: dict[Buffer, Stage] = {}
+        self.parts: dict[Buffer, list[Buffer]] = {}        # an array made in pieces -> the pieces
         self.readers: dict[Buffer, list[Stage]] = {}
         self._count = 0
 
@@ -94,15 +95,21 @@ class Grouper:
         for target in (stage.results or (stage.buffer,)):
             self.group_of[target] = group
             self.stage_of[target] = stage
+        if stage.whole is not None:
+            self.parts.setdefault(stage.whole, []).append(stage.buffer)
         self._connect(group, stage)
         return group
 
+    def producers(self, buffer: Buffer) -> list[Group]:
+        """The groups that compute a buffer."""
+        return [self.group_of[part] for part in self.parts.get(buffer, (buffer,)) if part in self.group_of]
+
     def _connect(self, group: Group, stage: Stage) -> None:
         for buffer in stage.read_buffers():
-            producer = self.group_of.get(buffer)
-            if producer is not None and producer is not group:
-                group.before.add(producer)
-                producer.after.add(group)
+            for producer in self.producers(buffer):
+                if producer is not group:
+                    group.before.add(producer)
+                    producer.after.add(group)
 
     def _candidates(self, stage: Stage, group: Group) -> list[tuple[int, Group, str]]:
         """Groups that share data with a stage, the most bytes first."""
@@ -127,7 +134,7 @@ class Grouper:
     def _join_in_blocks(self, rows_group: Group, group: Group, stage: Stage, why: str) -> bool:
         """Compute a reduction over the rows of another group in it, block by block (see `fuse_blocks`)."""
         rows = match_rows(rows_group.stages, rows_group.bind, rows_group.outer, stage)
-        if rows is None or self._cycle(rows_group, group):
+        if rows is None or self._cycle(rows_group, group) or self._reads_pieces(rows_group, group):
             return False
         kept = [a for a, _ in rows.pairs]
         block = rows_in_block(rows, rows_group.stages, stage)
@@ -162,12 +169,20 @@ class Grouper:
         if "loops" in (first.kind, second.kind):
             second.reasons.append(f"not fused ({why}): an op with loops of its own")
             return second
+        if self._reads_pieces(first, second):
+            second.reasons.append(f"not fused ({why}): it reads an array of which the other makes a piece")
+            return second
         pairs = _match(first, second)
         reason = _objection(first, second, pairs) or self._cycle(first, second)
         if reason:
             second.reasons.append(f"not fused ({why}): {reason}")
             return second
         return self._merge(first, second, pairs, why)
+
+    def _reads_pieces(self, first: Group, second: Group) -> bool:
+        """Whether `second` reads, as a whole, an array of which `first` makes a piece."""
+        return any(first in self.producers(buffer) for stage in second.stages for buffer in stage.read_buffers()
+                   if buffer in self.parts)
 
     def _cycle(self, first: Group, second: Group) -> str:
         """Whether a third group must run between the two."""
@@ -220,11 +235,7 @@ class Grouper:
             group.before, group.after = set(), set()
         for group in self.groups:
             for stage in group.stages:
-                for buffer in stage.read_buffers():
-                    producer = self.group_of.get(buffer)
-                    if producer is not None and producer is not group:
-                        group.before.add(producer)
-                        producer.after.add(group)
+                self._connect(group, stage)
 
     def ordered(self) -> list[Group]:
         """The groups, those that are read first; otherwise in program order."""

@@ -86,10 +86,14 @@ class KernelBuilder:
 
     def _outer_order(self) -> list[Axis]:
         """The outer axes in the order of the largest output's dimensions, so that it is written row by row."""
-        outputs = [stage for stage in self.group.stages if stage.buffer in self.exported]
+        outputs = [stage for stage in self.group.stages if self._is_exported(stage)]
         largest = max(outputs, key=lambda stage: stage.buffer.type.size, default=self.group.stages[-1])
         bound = [a for a in self.group.bind[largest] if isinstance(a, Axis)]
         return bound if len(bound) == len(self.group.outer) else list(self.group.outer)
+
+    def _is_exported(self, stage: Stage) -> bool:
+        """Whether other kernels or the program need a stage's values."""
+        return stage.buffer in self.exported or stage.whole is not None
 
     def _rows(self, a: Axis) -> int:
         """The rows in a block of an outer axis."""
@@ -100,7 +104,7 @@ class KernelBuilder:
         counts: dict[Buffer, int] = {}
         for stage in reversed(self.group.stages):
             wanted = stage.points
-            if stage.buffer in counts and stage.buffer not in self.exported and self._is_inlined(stage, counts):
+            if stage.buffer in counts and not self._is_exported(stage) and self._is_inlined(stage, counts):
                 wanted = counts[stage.buffer]
             for e in stage.reads:
                 counts[e.attribute] = counts.get(e.attribute, 0) + wanted
@@ -127,20 +131,21 @@ class KernelBuilder:
         places.update(zip(stage.reduce_axes, map(axis_expr, reduce_axes), strict=True))
         assert stage.value is not None
         value = self._rewrite(stage.value, places)
-        full = tuple([places[a] for a in stage.axes])
-        exported, read = stage.buffer in self.exported, self.evaluations.get(stage.buffer, 0)
+        full = tuple([self.simplify(self._rewrite(e, places)) for e in stage.place] if stage.whole is not None else
+                     [places[a] for a in stage.axes])
+        exported, read = self._is_exported(stage), self.evaluations.get(stage.buffer, 0)
         if stage.kind == "map" and not inner or not exported and self._is_inlined(stage, self.evaluations):
             self.values[stage.buffer] = value, inner
             if exported:
-                self._store(self._output(stage.buffer), full, inner, value, stage, reduce_axes)
+                self._store(self._output(stage), full, inner, value, stage, reduce_axes)
         elif exported and (inner or not read):
-            self._store(self._output(stage.buffer), full, inner, value, stage, reduce_axes)
+            self._store(self._output(stage), full, inner, value, stage, reduce_axes)
         else:
             scratch = self._scratch(stage, inner)
             index = tuple([axis_expr(a) for a in inner])
             self._store(scratch, index, inner, value, stage, reduce_axes)
             if exported:
-                self.nests.append(Nest(self._output(stage.buffer), full, inner, load(scratch, index)))
+                self.nests.append(Nest(self._output(stage), full, inner, load(scratch, index)))
 
     def _places(self, stage: Stage) -> tuple[dict[Axis, Expr], tuple[Axis, ...]]:
         """Where the axes of a stage are in the kernel, and its inner axes."""
@@ -184,10 +189,12 @@ class KernelBuilder:
                reduce_axes: tuple[Axis, ...]) -> None:
         self.nests.append(Nest(target, index, inner, value, stage.combine, reduce_axes))
 
-    def _output(self, buffer: Buffer) -> Buffer:
-        name = f"out{len(self.outputs)}"
-        self.outputs.append(buffer)
-        self.global_of[buffer] = canonical_buffer(name, buffer.type, "global")
+    def _output(self, stage: Stage) -> Buffer:
+        """The argument to which an exported stage's values are written."""
+        buffer = stage.whole or stage.buffer
+        if buffer not in self.global_of:
+            self.global_of[buffer] = canonical_buffer(f"out{len(self.outputs)}", buffer.type, "global")
+            self.outputs.append(buffer)
         return self.global_of[buffer]
 
     def _scratch(self, stage: Stage, inner: tuple[Axis, ...]) -> Buffer:

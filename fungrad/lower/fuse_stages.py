@@ -23,6 +23,7 @@ from ..ir.types import Type, array_type
 from .cost import expression_cost
 from .define import Definer, axes_for
 from .fuse_fragments import inline_operands, made_of_nothing
+from .fuse_pieces import MIN_ELEMENTS, pieces_of
 from .index import Simplifier
 from .walk import axes_of, loads_of, subexpressions
 
@@ -41,6 +42,7 @@ class Stage:
     """One value with a loop nest of its own: `buffer[axes] = value`, combined over `reduce_axes`.
 
     kind: "map", "reduce", "contraction" or "loops" (then `fragment` and `results`, and no value).
+    whole, place: of a piece (see `fuse_pieces`): the array of which it is a part, and where its elements lie there.
     """
     number: float      # the order of computation
     buffer: Buffer
@@ -55,6 +57,8 @@ class Stage:
     fragment: Fragment | None = None
     operands: tuple[Buffer, ...] = ()
     results: tuple[Buffer, ...] = ()
+    whole: Buffer | None = None
+    place: tuple[Expr, ...] = ()
 
     @property
     def points(self) -> int:
@@ -294,9 +298,20 @@ class StageBuilder:
                     self.definer.forget()
                     self._value(inner)
                     value = self.definer.value(node, axes)
-            self._add(target, axes, self._split(value, axes, label), label)
+            self._add_pieces(target, axes, value, label)
             self.definer.buffers[node] = target
         return target
+
+    def _add_pieces(self, target: Buffer, axes: tuple[Axis, ...], value: Expr, label: str) -> None:
+        """The stages of a value: one, or one for each part of a large array that is put together from parts."""
+        pieces = pieces_of(value, axes, self.simplify) if target.type.size >= MIN_ELEMENTS else []
+        if len(pieces) < 2:
+            self._add(target, axes, self._split(value, axes, label), label)
+            return
+        for piece in pieces:
+            buffer = self.buffer(array_type(tuple([a.extent for a in piece.axes]), target.type.dtype))
+            self._add(buffer, piece.axes, self._split(piece.value, piece.axes, label), label)
+            self.stages[-1].whole, self.stages[-1].place = target, piece.place
 
     def _add(self, target: Buffer, axes: tuple[Axis, ...], value: Expr, label: str) -> None:
         combine, reduce_axes, kind = None, (), "map"

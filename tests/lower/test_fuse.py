@@ -36,6 +36,7 @@ def test_random_programs_keep_their_meaning_under_the_rules_for_large_arrays(dat
         for name, value in (("MIN_BLOCK", 2), ("MIN_BLOCKS", 1), ("WORTH", 0)):
             patch.setattr(fuse_blocks, name, value)
         patch.setattr(fuse_stages, "MIN_CONTRACTION", 16)
+        patch.setattr(fuse_stages, "MIN_ELEMENTS", 2)
         check(program, random_arrays(program.input_types))
 
 
@@ -214,6 +215,25 @@ def test_cross_entropy_forward_and_backward_is_one_kernel_and_a_small_sum():
         return [e.neg(linear.reduce_sum(linear.reduce_sum(e.mul(scores, labels), (1,)), (0,)))]
     fused = check(gradient(cross_entropy, (256, 200), (256, 200), count=1))
     assert len(fused.launches) == 2 and len(fused.launches[1].kernel.inputs) == 1
+
+
+def test_the_parts_of_a_concatenation_are_written_where_they_are_computed():
+    def parts(x, a, b):
+        products = [contract.dot_general(x, w, (((1,), (0,)), ((), ()))) for w in (a, b)]
+        y = slicing.concatenate([linear.transpose(p, (1, 0)) for p in products], 0)
+        return [y, e.neg(y)]
+    fused = check(traced(parts, (128, 32), (32, 64), (32, 128)))
+    assert [launch.kernel.kind for launch in fused.launches] == ["contraction", "contraction", "nests"]
+    assert fused.launches[0].slots[0] == fused.launches[1].slots[0] == fused.outputs[0]
+
+
+def test_a_part_that_is_reshaped_has_the_axes_of_what_it_reads():
+    def parts(x, y):
+        heads = e.tanh(linear.transpose(linear.reshape(x, (64, 8, 32)), (1, 0, 2)))
+        flat = linear.reshape(linear.transpose(heads, (1, 0, 2)), (64, 256))
+        return [slicing.concatenate([flat, y], 1), heads]
+    fused = check(traced(parts, (64, 256), (64, 256)))
+    assert len(fused.launches) == 2
 
 
 def test_reasons_are_given():
