@@ -75,7 +75,8 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     if rows.shape[-1] == 0:
         raise ValueError(f"{name} of no elements: the array of shape {value.shape} is empty along axis {axis}.")
     wide = dtypes.accumulation(rows.dtype)
-    fractions = place(operand(name, q), shape_of_q(q), wide)
+    exact = dtypes.float64 if rows.shape[-1] > 2**22 else wide      # positions beyond 2**24 are not exact in float32
+    fractions = place(operand(name, q), shape_of_q(q), exact)
     ordered = linear.convert(sort(rows), wide)
     has_nan = ops.ne(ordered, ordered)
     count = sum(linear.convert(ops.bitwise_not(has_nan), INT32), -1)
@@ -83,7 +84,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     last = ops.max(ops.sub(count, 1), 0) if skip_nan else full(count.shape, size - 1, INT32)
     shape = (*fractions.shape, *last.shape)
     where_ = linear.broadcast(fractions, shape, tuple(range(fractions.ndim)))
-    highest = place(linear.convert(last, wide), shape, wide)
+    highest = place(linear.convert(last, exact), shape, exact)
     position = ops.mul(where_, highest)
     result = _between(ordered, position, highest, method, shape)
     bad = place(ops.eq(count, 0) if skip_nan else any(has_nan, -1), shape, dtypes.bool_)
@@ -115,7 +116,7 @@ def _between(ordered: Value, position: Value, highest: Value, method: str, shape
     below, above = _at(ordered, low, highest), _at(ordered, high, highest)
     if method == "midpoint":
         return ops.mul(ops.add(below, above), 0.5)
-    fraction = ops.sub(position, low)
+    fraction = linear.convert(ops.sub(position, low), below.dtype)
     equal = ops.eq(below, above)       # also where both are one infinity, whose difference is NaN
     return ops.select(equal, below, ops.add(below, ops.mul(fraction, ops.sub(above, below))))
 
