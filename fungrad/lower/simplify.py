@@ -1,8 +1,9 @@
 """Program -> Program: calls inlined, constants folded, algebra, masks sunk.
 
 Only rewrites that keep every bit of the result, NaN and the sign of zero included (so `x + 0.0` stays: it turns -0.0
-into 0.0; and `x * 0` stays, it may be NaN), with two exceptions:
+into 0.0; and `x * 0` stays, it may be NaN), with three exceptions:
 - the sum of n equal elements is n times the element, which is rounded once;
+- the sum of zero-padded arrays that do not overlap (the gradient of a split) is their concatenation: -0.0 stays -0.0;
 - *mask sinking*: select(m, c, 0) * d -> select(m, c * d, 0). Where the mask hides an infinite derivative, 0 * inf would
   give NaN; sunk, the gradient of where(x > 0, sqrt(x), 0) at 0 is 0.
 Equal values are one node from the start, and what nothing reads is not there, so there is no pass for either.
@@ -208,6 +209,45 @@ def _convert(root: Node, x: Node) -> Node | None:
     return None
 
 
+def _is_zero(x: Node) -> bool:
+    return x.primitive.name == "full" and not any(x.param("value").bits)
+
+
+def _pad(root: Node, x: Node, v: Node) -> Node | None:
+    return x if not any(map(any, root.param("config"))) else None
+
+
+def _concatenate(root: Node) -> Node | None:
+    """Concatenations of concatenations along one axis are one."""
+    axis = root.param("axis")
+    parts = [part for operand in root.operands for part in (
+        operand.operands if operand.primitive is root.primitive and operand.param("axis") == axis else (operand,))]
+    return None if len(parts) == len(root.operands) else make_node(root.primitive, tuple(parts), dict(root.params),
+                                                                   root.type)
+
+
+def _sum_of_pads(root: Node, p: Node, q: Node, x: Node, y: Node, v: Node, w: Node) -> Node | None:
+    """The sum of arrays that zeros surround, side by side along one axis: one array that zeros surround."""
+    first, second = p.param("config"), q.param("config")
+    if not (_is_zero(v) and _is_zero(w)):
+        return None
+    differing = [a for a, (c, d) in enumerate(zip(first, second, strict=True)) if c != d]
+    if len(differing) != 1:
+        return None
+    (axis,) = differing
+    if x.type.shape[:axis] + x.type.shape[axis + 1:] != y.type.shape[:axis] + y.type.shape[axis + 1:]:
+        return None
+    if first[axis][0] > second[axis][0]:
+        x, y, first, second = y, x, second, first
+    (low, _, spread), (start, high, other) = first[axis], second[axis]
+    gap = start - low - x.type.shape[axis]
+    if spread or other or gap < 0 or low < 0 or high < 0:
+        return None
+    between = [_full(x.type.with_shape((*x.type.shape[:axis], gap, *x.type.shape[axis + 1:])), 0)] if gap else []
+    joined = _make("concatenate", x, *between, y, axis=axis)
+    return _make("pad", joined, v, config=(*first[:axis], (low, high, 0), *first[axis + 1:]))
+
+
 # ---- reductions -----------------------------------------------------------------------------------------------------
 
 def _reduce_ones(root: Node, x: Node) -> Node | None:
@@ -320,6 +360,10 @@ RULES: tuple[Rule, ...] = (
     Rule("transpose", P("transpose", ("x",)), _transpose),
     Rule("broadcast", P("broadcast", ("x",)), _broadcast),
     Rule("convert", P("convert", ("x",)), _convert),
+
+    Rule("pad by nothing", P("pad", ("x", "v")), _pad),
+    Rule("concatenate", P("concatenate"), _concatenate),
+    Rule("sum of pads", P("add", (P("pad", ("x", "v"), "p"), P("pad", ("y", "w"), "q"))), _sum_of_pads),
 
     Rule("reduce extent 1", P("trait:reduction", ("x",)), _reduce_ones),
     Rule("sum of repeated elements", P("reduce_sum", (P("broadcast", None, "b"),)), _sum_of_repeated),

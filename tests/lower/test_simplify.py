@@ -12,7 +12,7 @@ from fungrad.ir.program import program as make_program
 from fungrad.ir.rewrite import Match, Pattern, Rewriter, Rule
 from fungrad.ir.types import array_type
 from fungrad.lower.simplify import RULES, inline_calls, simplify
-from fungrad.ops import create, elementwise as e, linear, reduce
+from fungrad.ops import create, elementwise as e, linear, reduce, slicing
 from fungrad.trace import trace_program
 from fungrad.transforms.call import call
 from tests.lower.programs import FLOAT32, TARGET, assert_same, random_arrays, random_function, traced
@@ -88,6 +88,35 @@ def test_a_sum_of_repeated_elements_is_a_product():
 def test_a_maximum_of_repeated_elements_is_the_element():
     program = traced(lambda x: [reduce.reduce_max(linear.broadcast(x, (3, 4), (1,)), (0,))], VECTOR)
     assert simplify(program, TARGET).outputs == program.inputs
+
+
+def padded(x, low, high):
+    return slicing.pad(x, create.full((), 0, FLOAT32), ((low, high, 0),))
+
+
+def test_a_sum_of_padded_parts_is_their_concatenation():
+    def function(x, y, z):
+        return [e.add(e.add(padded(z, 6, 2), padded(y, 4, 6)), padded(x, 0, 8))]
+    program = traced(function, (4,), (2,), (4,))
+    simplified = simplify(program, TARGET)
+    assert [n.primitive.name for n in simplified if n.operands] == ["concatenate", "pad"]
+    assert len(simplified.outputs[0].operands[0].operands) == 3
+    arrays = random_arrays(program.input_types)
+    assert_same(interpret(simplified, arrays), interpret(program, arrays))
+
+
+@pytest.mark.parametrize(("low", "high"), [(2, 4), (-1, 7)])
+def test_padded_parts_that_overlap_or_are_cut_are_added(low, high):
+    program = traced(lambda x, y: [e.add(padded(x, 0, 6), padded(y, low, high))], (4,), (4,))
+    assert simplify(program, TARGET) is program
+
+
+def test_parts_with_a_gap_between_them():
+    program = traced(lambda x, y: [e.add(padded(y, 7, 0), padded(x, 0, 7))], (4,), (4,))
+    simplified = simplify(program, TARGET)
+    assert simplified.outputs[0].primitive.name == "concatenate" and len(simplified.outputs[0].operands) == 3
+    arrays = random_arrays(program.input_types)
+    assert_same(interpret(simplified, arrays), interpret(program, arrays))
 
 
 def test_masks_sink_so_that_hidden_infinities_do_not_matter():
