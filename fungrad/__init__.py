@@ -36,6 +36,9 @@ from .transforms.api import (
     vjp,
     vmap,
 )
+from .transforms.checkpoint import checkpoint, checkpoint_policies, remat
+from .transforms.custom_jvp import custom_jvp
+from .transforms.custom_vjp import closure_convert, custom_gradient, custom_vjp
 from .transforms.jit import jit, why
 from .transforms.lazy import realize
 from .version import __version__
@@ -46,9 +49,10 @@ if TYPE_CHECKING:
     from .report import show
 
 __all__ = [
-    "Array", "ShapeDtypeStruct", "__version__", "block_until_ready", "device_get", "device_put", "devices",
+    "Array", "ShapeDtypeStruct", "__version__", "block_until_ready", "checkpoint", "checkpoint_policies",
+    "closure_convert", "custom_gradient", "custom_jvp", "custom_vjp", "device_get", "device_put", "devices",
     "eval_shape", "grad", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose",
-    "linearize", "make_jaxpr", "make_program", "nn", "numpy", "passes", "random", "realize", "settings", "show",
+    "linearize", "make_jaxpr", "make_program", "nn", "numpy", "passes", "random", "realize", "remat", "settings", "show",
     "tree", "value_and_grad", "vjp", "vmap", "why",
 ]
 

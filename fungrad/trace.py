@@ -144,11 +144,14 @@ def active(trace: Trace | None) -> Iterator[None]:
         thread_state.current = before
 
 
+Axes = tuple[tuple[Any, int], ...]
+
+
 @contextmanager
-def named_axis(name: Any, size: int) -> Iterator[None]:
-    """Within the block, `name` is an axis of this size (of a vmap that runs the user's function)."""
+def with_named_axes(axes: Axes) -> Iterator[None]:
+    """Within the block, exactly these names (with their sizes) are axes of maps that run the user's function."""
     before = thread_state.axes
-    thread_state.axes = (*before, (name, size))
+    thread_state.axes = axes
     try:
         yield
     finally:
@@ -232,10 +235,15 @@ class StagingTrace(Trace):
                 raise leak_error(value)
             if not isinstance(value, Value):
                 raise TypeError(f"expected an array inside a traced function, got {type(value).__name__}: {value!r}")
-            found = input_node(len(self.input_types), value.type)
-            self.input_types.append(value.type)
-            self.captured.append(value)   # also keeps the value, and so its id, alive
-            self._captured_nodes[id(value)] = found
+            found = self.capture(value)
+        return found
+
+    def capture(self, value: Value) -> Node:
+        """A further input, which stands for a value of another trace (which may have ended)."""
+        found = input_node(len(self.input_types), value.type)
+        self.input_types.append(value.type)
+        self.captured.append(value)   # also keeps the value, and so its id, alive
+        self._captured_nodes[id(value)] = found
         return found
 
     def process(self, primitive: Primitive, values: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -256,11 +264,16 @@ class Traced:
 
 
 def trace_program(function: Callable[..., Sequence[Any]], types: Sequence[Type],
-                  weak: Sequence[bool] | None = None) -> Traced:
-    """Run `function` once on tracers of these types and record it. It takes and returns flat sequences of values."""
+                  weak: Sequence[bool] | None = None, captured: Sequence[Value] = ()) -> Traced:
+    """Run `function` once on tracers of these types and record it. It takes and returns flat sequences of values.
+
+    captured: values of other traces that come first among the captured ones, whether used or not.
+    """
     trace = StagingTrace()
     flags = weak or [False] * len(types)
     inputs = [trace.new_input(type, flag) for type, flag in zip(types, flags, strict=True)]
+    for value in captured:
+        trace.capture(value)
     try:
         with active(trace):
             outputs = tuple([trace.node_of(value) for value in function(*inputs)])

@@ -5,12 +5,12 @@
 >>> lax.add(fnp.ones(2), 1.0).tolist()
 [2.0, 2.0]
 """
-# ruff: noqa: I001, RUF022  (the names of a module in a few lines, not one line each)
+# ruff: noqa: I001  (the names of a module in a few lines, not one line each)
 from __future__ import annotations
 
 from .control import (
     all_gather, all_to_all, axis_index, axis_size, cond, custom_linear_solve, custom_root, fori_loop, map, pmax,
-    pmean, pmin, ppermute, psum, scan, switch, while_loop)
+    pmean, pmin, ppermute, pshuffle, psum, psum_scatter, scan, switch, while_loop)
 from .convolution import (
     ConvDimensionNumbers, ConvGeneralDilatedDimensionNumbers, DotDimensionNumbers, Precision, PrecisionLike,
     batch_matmul, conv, conv_dimension_numbers, conv_general_dilated, conv_general_dilated_patches,
@@ -51,9 +51,9 @@ __all__ = [
     "dynamic_update_index_in_dim", "dynamic_update_slice", "dynamic_update_slice_in_dim", "empty", "eq", "erf",
     "erf_inv", "erfc", "exp", "exp2", "expand_dims", "expm1", "floor", "fori_loop", "full", "full_like", "gather",
     "ge", "gt", "imag", "index_in_dim", "index_take", "integer_pow", "iota", "is_finite", "le", "lgamma", "log",
-    "log1p", "logistic", "lt", "map", "max", "min", "mul", "ne", "neg", "nextafter", "pad", "padtype_to_pads",
-    "pmax", "pmean", "pmin", "population_count", "pow", "ppermute", "psum", "real", "reciprocal", "reduce",
-    "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_precision", "reduce_prod", "reduce_sum",
+    "log1p", "logistic", "lt", "map", "max", "min", "mul", "ne", "neg", "nextafter", "pad", "padtype_to_pads", "pmax",
+    "pmean", "pmin", "population_count", "pow", "ppermute", "pshuffle", "psum", "psum_scatter", "real", "reciprocal",
+    "reduce", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_precision", "reduce_prod", "reduce_sum",
     "reduce_window", "reduce_window_shape_tuple", "reduce_xor", "rem", "reshape", "rev", "round", "rsqrt", "scan",
     "scatter", "scatter_add", "scatter_apply", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub", "select",
     "select_n", "shape_as_value", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin",

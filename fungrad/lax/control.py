@@ -5,6 +5,24 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import RefusedError
+from ..transforms.collective import (
+    all_gather,
+    all_to_all,
+    axis_index,
+    axis_size,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    pshuffle,
+    psum,
+    psum_scatter,
+)
+
+__all__ = [
+    "all_gather", "all_to_all", "axis_index", "axis_size", "cond", "custom_linear_solve", "custom_root", "fori_loop", "map",
+    "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "scan", "switch", "while_loop",
+]
 
 
 def refused(name: str, instead: str) -> Callable[..., Any]:
@@ -18,7 +36,6 @@ def refused(name: str, instead: str) -> Callable[..., Any]:
 
 _UNROLLED = "Write a Python loop: under jit it is unrolled."
 _CHOICE = "Write fungrad.numpy.where(condition, a, b), or lax.select_n, which compute all branches."
-_COLLECTIVE = "Write the reduction over a batch axis without vmap."
 
 scan = refused("scan", _UNROLLED + " For an associative function use lax.associative_scan.")
 map = refused("map", "Write fungrad.vmap(f)(xs).")
@@ -28,12 +45,3 @@ cond = refused("cond", _CHOICE)
 switch = refused("switch", _CHOICE)
 custom_linear_solve = refused("custom_linear_solve", "Solve with a fixed number of iterations.")
 custom_root = refused("custom_root", "Iterate a fixed number of times.")
-psum = refused("psum", _COLLECTIVE)
-pmean = refused("pmean", _COLLECTIVE)
-pmax = refused("pmax", _COLLECTIVE)
-pmin = refused("pmin", _COLLECTIVE)
-ppermute = refused("ppermute", _COLLECTIVE)
-all_gather = refused("all_gather", _COLLECTIVE)
-all_to_all = refused("all_to_all", _COLLECTIVE)
-axis_index = refused("axis_index", "Pass the index along as a mapped argument: vmap(f)(arange(n), xs).")
-axis_size = refused("axis_size", "Pass the size along as an argument.")

@@ -15,7 +15,7 @@ from ..ir.program import Program
 from ..ir.types import array_type
 from ..ir.value import Value
 from ..ops.rules import broadcast, move_axis
-from ..trace import Trace, Tracer, active, current_trace, evaluate, named_axis, process_in, trace_program
+from ..trace import Trace, Tracer, active, current_trace, evaluate, process_in, thread_state, trace_program, with_named_axes
 
 
 class _Mapping(threading.local):
@@ -116,7 +116,7 @@ def batch_values(function: Callable[..., Sequence[Any]], size: int, operands: Se
             if axis_name is None:
                 outputs = function(*inputs)
             else:
-                with named_axis(axis_name, size):
+                with with_named_axes((*thread_state.axes, (axis_name, size))):
                     outputs = function(*inputs)
     finally:
         trace.alive = False
@@ -128,13 +128,18 @@ def batch_program(program: Program, size: int, mapped: tuple[bool, ...],
                   wanted: tuple[bool, ...] = ()) -> tuple[Program, tuple[bool, ...]]:
     """The program mapped over axis 0 of the marked inputs, and which outputs have the new axis, first.
 
-    Outputs marked `wanted` have it in any case. For use in batch rules.
+    Outputs marked `wanted` have it in any case. For use in batch rules: the axis has the name of the one whose rule runs.
     """
-    return _batch_program(program, size, mapped, wanted, _mapping.axis_name)
+    return batch_program_over(program, size, mapped, wanted, _mapping.axis_name)
+
+
+def mapped_axis_name() -> Any:
+    """The name of the axis whose batch rule is running (None: it has none)."""
+    return _mapping.axis_name
 
 
 @lru_cache(maxsize=1024)
-def _batch_program(program: Program, size: int, mapped: tuple[bool, ...], wanted: tuple[bool, ...],
+def batch_program_over(program: Program, size: int, mapped: tuple[bool, ...], wanted: tuple[bool, ...],
                    axis_name: Any) -> tuple[Program, tuple[bool, ...]]:
     out_mapped: list[bool] = []
 
