@@ -90,10 +90,10 @@ def _guilty_kernel_pass(fused: Fused, fused_by: str, passes: Passes, target: Tar
     slots = dict(zip(fused.inputs, inputs, strict=True))
     suspicion, skipped = None, []
     for launch in fused.launches:
-        if points(launch.kernel) > (MOST_ELEMENTS if launch.kernel.body is None else MOST_STATEMENTS):
+        if too_large(launch.kernel):
             return f"unknown: kernel {launch.kernel.name} is too large to be interpreted"
         try:
-            right = _run_launch(launch, launch.kernel, fused, slots)
+            right = run_launch(launch, launch.kernel, fused, slots)
         except VerificationError as error:
             return f"pass {fused_by}: kernel {launch.kernel.name}: {error}"
         if suspicion is None:
@@ -113,12 +113,11 @@ def _compare_passes(launch: Launch, passes: Passes, target: Target, fused: Fused
     value: Any = launch.kernel
     for entry in passes:
         value = entry.run(value, target)
-        size = points(value) if isinstance(value, Kernel) else sum(_instruction_counts(value))
-        if size > MOST_STATEMENTS:
+        if too_large(value):
             skipped.append(f"{launch.kernel.name} after {entry.name}")
             continue
         try:
-            wrong = first_difference(right, _run_launch(launch, value, fused, slots))
+            wrong = first_difference(right, run_launch(launch, value, fused, slots))
         except VerificationError as error:
             wrong = str(error)
         if wrong is not None:
@@ -126,8 +125,8 @@ def _compare_passes(launch: Launch, passes: Passes, target: Target, fused: Fused
     return None
 
 
-def _run_launch(launch: Launch, value: Kernel | InstructionList, fused: Fused,
-                slots: dict[int, np.ndarray]) -> list[np.ndarray]:
+def run_launch(launch: Launch, value: Kernel | InstructionList, fused: Fused,
+               slots: dict[int, np.ndarray]) -> list[np.ndarray]:
     """The outputs of a launch whose kernel is `value`, by interpretation."""
     outputs = len(launch.kernel.outputs)
     buffers: Sequence[Buffer]
@@ -142,6 +141,13 @@ def _run_launch(launch: Launch, value: Kernel | InstructionList, fused: Fused,
     else:
         run_kernel(value, memory)
     return [memory[buffer] for buffer in buffers[:outputs]]
+
+
+def too_large(value: Kernel | InstructionList) -> bool:
+    """Whether interpreting a kernel, as a pass left it, would take too long."""
+    if isinstance(value, InstructionList):
+        return sum(_instruction_counts(value)) > MOST_STATEMENTS
+    return points(value) > (MOST_ELEMENTS if value.body is None else MOST_STATEMENTS)
 
 
 def points(kernel: Kernel) -> int:
