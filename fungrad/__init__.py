@@ -4,17 +4,16 @@
     step = fungrad.jit(fungrad.grad(loss))
 
 Names are JAX's where JAX has the thing. This file is the public surface and the one place where the layers are joined.
-`nn`, `random`, `show` and `passes` are imported when they are first used, so that `import fungrad` stays light.
+The front ends, `show` and `passes` are imported when they are first used, so that `import fungrad` stays light.
 """
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import lax, numpy, tree
+from . import tree
 from .config import settings
 from .ir.value import OPERATORS, Value as Array
-from .numpy.operators import TABLE
 from .runtime.devices import block_until_ready, device_get, device_put, devices
 from .trace import set_base_trace
 from .transforms import lazy
@@ -44,7 +43,7 @@ from .transforms.lazy import realize
 from .version import __version__
 
 if TYPE_CHECKING:
-    from . import nn, random
+    from . import lax, nn, numpy, random
     from .lower.pipeline import passes
     from .report import show
 
@@ -56,11 +55,11 @@ __all__ = [
     "tree", "value_and_grad", "vjp", "vmap", "why",
 ]
 
-OPERATORS.update(TABLE)
-set_base_trace(lazy.install())
+_LATER = {"lax": ("lax", None), "nn": ("nn", None), "numpy": ("numpy", None), "random": ("random", None),
+          "show": ("report", "show"), "passes": ("lower.pipeline", "passes")}
 
-_LATER = {"nn": ("nn", None), "random": ("random", None), "show": ("report", "show"),
-          "passes": ("lower.pipeline", "passes")}
+OPERATORS.load = lambda: importlib.import_module("fungrad.numpy.operators").TABLE
+set_base_trace(lazy.install())
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
 """Value: what a user's function computes with; the base of Tracer and Array.
 
-Its operators and methods look their functions up in one table, which `fungrad/__init__.py` fills from
+Its operators and methods look their functions up in one table, which `fungrad/__init__.py` connects with
 `fungrad.numpy.operators`. A method takes the arguments of the function of the same name in `fungrad.numpy`.
 """
 from __future__ import annotations
@@ -12,7 +12,20 @@ import numpy as np
 
 from .types import Shape, Type
 
-OPERATORS: dict[str, Callable[..., Any]] = {}
+
+class Operators(dict[str, Callable[..., Any]]):
+    """The functions behind the operators and methods of values, by name; `load` gives them when the first one is used."""
+
+    load: Callable[[], dict[str, Callable[..., Any]]]
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        self.update(self.load())
+        if name not in self:
+            raise KeyError(name)
+        return self[name]
+
+
+OPERATORS = Operators()
 
 
 class Value:
