@@ -120,7 +120,7 @@ class KernelBuilder:
             outer, nests, scratch = arrange(outer, nests, scratch, self.simplify, canonical_axis, canonical_buffer)
         kernel = Kernel(self._name(), tuple([self.global_of[b] for b in self.outputs]),
                         tuple([self.global_of[b] for b in self.inputs]), scratch,
-                        outer, tuple(nests), kind=kind, reasons=tuple(self.group.reasons))
+                        outer, tuple(nests), kind=kind, reasons=tuple(dict.fromkeys(self.group.reasons)))
         return intern_kernel(kernel), tuple(self.outputs), tuple(self.inputs)
 
     # ---- one stage ------------------------------------------------------------------------------------------------

@@ -276,12 +276,16 @@ class StageBuilder:
         if source is not node and source in self.definer.buffers and node not in self.outputs:
             self.views[node] = self.definer.buffers[source]
             return
-        target = self._value(source)
+        target = self._value(source, node in self.outputs)
+        if target is None:                    # a constant, after all
+            return
         if source is not node:                # a reshape is the same memory under another shape
             self.views[node] = target
 
-    def _value(self, node: Node) -> Buffer:
-        """The buffer of a value: its own stage's, or a copy where it has one already."""
+    def _value(self, node: Node, wanted: bool = False) -> Buffer | None:
+        """The buffer of a value: its own stage's, or a copy where it has one already. None for a constant, unless the
+        program wants it.
+        """
         axes = axes_for(node.type)
         target = self.buffer(node.type)
         label = node.operands[0].primitive.name if node.primitive is RESULT else node.primitive.name
@@ -292,6 +296,8 @@ class StageBuilder:
             self._add(target, axes, self.simplify(value), "copy")
         else:
             value = self.definer.value(node, axes)
+            if value.op == "constant" and not wanted:
+                return None
             if _loses_contraction(value, axes):
                 inner = _inner_reduction(node)
                 if inner is not None:         # better computed as a contraction and summed after

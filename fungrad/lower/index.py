@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from itertools import product
 from math import gcd, prod
 
+import numpy as np
+
 from ..ir.expr import (
     BOOL,
     COMPARISONS,
@@ -34,6 +36,7 @@ from ..ir.expr import (
     reduce,
     substitute,
 )
+from ..ir.types import Literal
 from .index_forms import AFFINE_OPERATIONS, UNBOUNDED, Forms, Interval, fits, integer_value
 from .walk import conjuncts, subexpressions
 
@@ -100,7 +103,7 @@ class Simplifier(Forms):
 
     def _arithmetic(self, e: Expr) -> Expr:
         if e.dtype != INDEX:
-            return _fold_integers(e)
+            return _fold(e)
         terms, offset = self.affine(e)
         if terms == ((e, 1),):
             return e
@@ -109,7 +112,7 @@ class Simplifier(Forms):
     def _divide(self, e: Expr) -> Expr:
         """Quotient and remainder by a positive constant of something that is not negative."""
         if e.dtype != INDEX:
-            return _fold_integers(e)
+            return _fold(e)
         x, n = e.operands[0], integer_value(e.operands[1])
         if n is None or n <= 0:
             return e
@@ -169,7 +172,7 @@ class Simplifier(Forms):
 
     def _extremum(self, e: Expr) -> Expr:
         if e.dtype.kind not in "iu":
-            return e
+            return _fold(e)
         a, b = e.operands
         if a is b:
             return a
@@ -231,7 +234,7 @@ class Simplifier(Forms):
     def _logic(self, e: Expr) -> Expr:
         """and, or, not of truth values."""
         if e.dtype != BOOL:
-            return _fold_integers(e)
+            return _fold(e)
         if e.op == "not":
             x = e.operands[0]
             if x.op == "constant":
@@ -303,7 +306,9 @@ class Simplifier(Forms):
         if condition is FALSE:
             return if_false
         if condition.op == "not":
-            return operation("select", condition.operands[0], if_false, if_true)
+            return self._select(operation("select", condition.operands[0], if_false, if_true))
+        if if_true is TRUE and if_false is FALSE:
+            return condition
         if if_true.op == "select" and if_true.operands[0] is condition:
             if_true = if_true.operands[1]
         if if_false.op == "select" and if_false.operands[0] is condition:
@@ -442,22 +447,26 @@ def _is_zero(x: Expr) -> bool:
     return x.op == "constant" and not any(x.attribute.bits)
 
 
-def _fold_integers(e: Expr) -> Expr:
-    """Constant folding of + - * on narrow integers, which wrap."""
-    values = [integer_value(operand) for operand in e.operands]
-    if e.dtype.kind not in "iu" or e.op not in AFFINE_OPERATIONS:
+_FOLDED = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative,
+           "max": np.maximum, "min": np.minimum, "sqrt": np.sqrt}
+
+
+def _fold(e: Expr) -> Expr:
+    """Arithmetic on constants (integers wrap), and x + 0, x * 1 where that keeps every bit."""
+    constants = [operand.attribute if operand.op == "constant" else None for operand in e.operands]
+    if e.op not in _FOLDED or e.dtype == BOOL or e.dtype.kind in "iu" and e.op not in AFFINE_OPERATIONS:
         return e
-    if None not in values:
-        a, b = values[0], values[-1]
-        assert a is not None and b is not None
-        result = {"add": a + b, "sub": a - b, "mul": a * b, "neg": -a}[e.op]
-        bits = 8 * e.dtype.itemsize
-        result &= (1 << bits) - 1
-        return constant(result - (1 << bits) if e.dtype.kind == "i" and result >> (bits - 1) else result, e.dtype)
-    if e.op in ("add", "sub") and values[1] == 0 or e.op == "mul" and values[1] == 1:
-        return e.operands[0]
-    if e.op == "add" and values[0] == 0 or e.op == "mul" and values[0] == 1:
-        return e.operands[1]
+    if None not in constants:
+        values = [np.frombuffer(literal.bits, e.dtype) for literal in constants if literal is not None]
+        with np.errstate(all="ignore"):
+            return constant(Literal(np.asarray(_FOLDED[e.op](*values), e.dtype).tobytes(), e.dtype), e.dtype)
+    if len(constants) < 2:
+        return e
+    first, second = (None if literal is None else literal.value for literal in constants)
+    if e.op == "mul" and 1 in (first, second):
+        return e.operands[0] if second == 1 else e.operands[1]
+    if e.dtype.kind in "iu" and (e.op in ("add", "sub") and second == 0 or e.op == "add" and first == 0):
+        return e.operands[0] if second == 0 else e.operands[1]
     return e
 
 

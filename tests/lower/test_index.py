@@ -184,6 +184,15 @@ def test_free_axes_leave_out_reduced_ones():
     assert axes_of(reduce("add", load(x, (i, j)), (J,))) == [I]
 
 
+def test_floats_are_folded_where_that_keeps_every_bit():
+    x = load(Buffer("x", array_type((5,), FLOAT32)), (i,))
+    one, zero = constant(1.0, FLOAT32), constant(0.0, FLOAT32)
+    assert simple(op("mul", x, one)) is x and simple(op("mul", one, x)) is x
+    assert simple(op("add", one, op("div", one, constant(4.0, FLOAT32)))) is constant(1.25, FLOAT32)
+    for kept in (op("add", x, zero), op("mul", x, zero), op("sub", zero, x)):
+        assert simple(kept) is kept
+
+
 def test_wrapping_integers_are_folded_as_they_wrap():
     int8 = np.dtype("int8")
     assert simple(op("add", constant(127, int8), constant(1, int8))) is constant(-128, int8)
