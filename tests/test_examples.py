@@ -36,11 +36,19 @@ def load_module(name: str) -> ModuleType:
 data = load_module("data")
 
 
-def run(*arguments: Any) -> subprocess.CompletedProcess[str]:
-    """Run examples/mnist.py with the fungrad that these tests import."""
+def run(*arguments: Any, script: str = "mnist.py") -> subprocess.CompletedProcess[str]:
+    """Run an example with the fungrad that these tests import."""
     environment = os.environ | {"PYTHONPATH": str(Path(fungrad.__file__).parent.parent)}
-    return subprocess.run([sys.executable, str(EXAMPLES / "mnist.py"), *map(str, arguments)], capture_output=True,
+    return subprocess.run([sys.executable, str(EXAMPLES / script), *map(str, arguments)], capture_output=True,
                           text=True, timeout=300, env=environment)
+
+
+def test_follow_one_call() -> None:
+    result = run(script="01_follow_one_call.py")
+    assert result.returncode == 0, result.stderr
+    for title in ("1. trace", "4. fused", "7. source", "9. memory", "define void @", "dot_general"):
+        assert title in result.stdout
+    assert re.search(r"\|gradient\| = 1\.3894\n\Z", result.stdout)
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn"])
