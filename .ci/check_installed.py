@@ -1,4 +1,6 @@
-"""Compare the installed package with its source folder: the same files, and every one of them importable from anywhere."""
+"""Compare the installed package with its source folder: the same files, and every one of them importable from
+anywhere.
+"""
 import importlib
 import sys
 from pathlib import Path

@@ -51,7 +51,8 @@ __all__ = [
     "Array", "ShapeDtypeStruct", "__version__", "block_until_ready", "checkpoint", "checkpoint_policies",
     "closure_convert", "custom_gradient", "custom_jvp", "custom_vjp", "device_get", "device_put", "devices",
     "eval_shape", "grad", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose",
-    "linearize", "make_jaxpr", "make_program", "nn", "numpy", "passes", "random", "realize", "remat", "settings", "show",
+    "linearize", "make_jaxpr", "make_program", "nn", "numpy", "passes", "random", "realize", "remat", "settings",
+    "show",
     "tree", "value_and_grad", "vjp", "vmap", "why",
 ]
 

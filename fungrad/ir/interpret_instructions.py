@@ -14,7 +14,8 @@ _OPENING = frozenset({"loop", "while", "if"})
 _CLOSING = frozenset({"end_loop", "end_if"})
 
 
-def run_instructions(code: InstructionList, memory: dict[Buffer, np.ndarray], begin: int = 0, end: int | None = None) -> None:
+def run_instructions(code: InstructionList, memory: dict[Buffer, np.ndarray], begin: int = 0,
+                     end: int | None = None) -> None:
     """Run the list for a range of its parallel axis on the arrays of its parameters, which must be contiguous."""
     Machine(code, memory, begin, code.parallel_extent if end is None else end).run()
 

@@ -1,8 +1,9 @@
 """The meaning of kernels and instruction lists, in NumPy: slow and obvious.
 
-`run_nests` runs a fused kernel, every nest at all its points at once. `run_body` runs a loop tree statement by statement, one
-point after another, lanes included. `run_instructions` (ir/interpret_instructions.py) runs an instruction list. All take a
-dict from global buffers to arrays, which they write in place. A read or write outside a buffer is a VerificationError.
+`run_nests` runs a fused kernel, every nest at all its points at once. `run_body` runs a loop tree statement by
+statement, one point after another, lanes included. `run_instructions` (ir/interpret_instructions.py) runs an
+instruction list. All take a dict from global buffers to arrays, which they write in place. A read or write outside a
+buffer is a VerificationError.
 """
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ def _run_nest(kernel: Kernel, nest: Nest, memory: Memory) -> None:
         neutral = identity(nest.combine, value.dtype)
         value = np.where(valid, value, neutral)
         places = tuple(range(kept, len(shape)))
-        value = COMBINE[nest.combine].reduce(value, axis=places, initial=neutral, dtype=value.dtype) if places else value
+        value = COMBINE[nest.combine].reduce(value, axis=places, initial=neutral,
+                                             dtype=value.dtype) if places else value
         valid = valid.any(axis=places) if nest.valid is not TRUE else np.ones(shape[:kept], bool)
     where = tuple(a.extent for a in order[:kept])
     own = [np.broadcast_to(np.reshape(i, np.shape(i)[:kept]) if np.ndim(i) else i, where)
@@ -124,7 +126,8 @@ def run_fused(fused: Fused, inputs: list[np.ndarray]) -> list[np.ndarray]:
         for slot in launch.slots:
             if slot not in slots:
                 slots[slot] = np.zeros(fused.slots[slot].shape, fused.slots[slot].dtype)
-        run_kernel(kernel, dict(zip(kernel.outputs + kernel.inputs, [slots[slot] for slot in launch.slots], strict=True)))
+        run_kernel(kernel,
+                   dict(zip(kernel.outputs + kernel.inputs, [slots[slot] for slot in launch.slots], strict=True)))
     return [slots[slot] for slot in fused.outputs]
 
 

@@ -98,7 +98,9 @@ class Primitive:
         return self.name
 
     def expansion(self, params: dict[str, Any]) -> Any:
-        """The Program for which an operation with trait "call" stands: its parameter `program`, unless `expand` gives it."""
+        """The Program for which an operation with trait "call" stands: its parameter `program`, unless `expand` gives
+        it.
+        """
         return params["program"] if self.expand is None else self.expand(**params)
 
 

@@ -14,7 +14,9 @@ from .types import Shape, Type
 
 
 class Operators(dict[str, Callable[..., Any]]):
-    """The functions behind the operators and methods of values, by name; `load` gives them when the first one is used."""
+    """The functions behind the operators and methods of values, by name; `load` gives them when the first one is
+    used.
+    """
 
     load: Callable[[], dict[str, Callable[..., Any]]]
 

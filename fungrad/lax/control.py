@@ -20,7 +20,8 @@ from ..transforms.collective import (
 )
 
 __all__ = [
-    "all_gather", "all_to_all", "axis_index", "axis_size", "cond", "custom_linear_solve", "custom_root", "fori_loop", "map",
+    "all_gather", "all_to_all", "axis_index", "axis_size", "cond", "custom_linear_solve", "custom_root", "fori_loop",
+    "map",
     "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "scan", "switch", "while_loop",
 ]
 

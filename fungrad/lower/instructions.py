@@ -1,12 +1,12 @@
 """Loop tree -> instruction list (see ir/instructions.py for the grammar of the result).
 
-Every subexpression is emitted once, in the outermost loop where what it depends on is known. Values that are the same in
-all lanes of a vector loop stay scalar until they meet a vector. A read or write is classified by the coefficient of the
-vector axis in its offset: 0 is a scalar, 1 a vector, anything else a gather or scatter.
+Every subexpression is emitted once, in the outermost loop where what it depends on is known. Values that are the same
+in all lanes of a vector loop stay scalar until they meet a vector. A read or write is classified by the coefficient of
+the vector axis in its offset: 0 is a scalar, 1 a vector, anything else a gather or scatter.
 
-What moves where: arithmetic has no effects and moves freely. A load stays inside every open loop that stores to its buffer,
-and inside every open `If`, `While` and loop that may run zero times (it could read outside its buffer there). A quotient
-of integers stays there too (its divisor could be 0).
+What moves where: arithmetic has no effects and moves freely. A load stays inside every open loop that stores to its
+buffer, and inside every open `If`, `While` and loop that may run zero times (it could read outside its buffer there).
+A quotient of integers stays there too (its divisor could be 0).
 """
 from __future__ import annotations
 
@@ -367,7 +367,8 @@ class Emitter(Placement):
                     "stream" if streams else None)
 
     def streams(self, buffer: Buffer, form: Form, lanes: int) -> bool:
-        """Whether a vector store should go past the caches: into an array that they cannot hold, at multiples of a vector.
+        """Whether a vector store should go past the caches: into an array that they cannot hold, at multiples of a
+        vector.
 
         The array must not be read here. That its first element is aligned is looked at when the code runs.
         """
@@ -375,7 +376,8 @@ class Emitter(Placement):
         if buffer.type.nbytes < self.stream_bytes or buffer.scope != "global" or buffer in self.read_back:
             return False
         steps = [form.constant] + [c for atom, c in form.terms if atom.attribute is not self.vector]
-        return lanes * size % self.target.vector_bytes == 0 and all(step * size % self.target.vector_bytes == 0 for step in steps)
+        return lanes * size % self.target.vector_bytes == 0 and all(step * size % self.target.vector_bytes == 0
+                                                                    for step in steps)
 
     def _distinct(self, form: Form) -> bool:
         """Whether the lanes of the vector axis surely meet different elements."""

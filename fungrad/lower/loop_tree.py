@@ -1,7 +1,7 @@
 """Plan -> loop tree: writes the loops that a plan's decisions ask for.
 
-The vectorised axis runs in chunks of `unroll` vectors, then single vectors, then one masked vector. A reduction along it
-keeps `unroll` vectors of accumulators that are combined in a fixed tree at the end; a reduction across it keeps one
+The vectorised axis runs in chunks of `unroll` vectors, then single vectors, then one masked vector. A reduction along
+it keeps `unroll` vectors of accumulators that are combined in a fixed tree at the end; a reduction across it keeps one
 accumulator a lane. So the order of all combinations depends on the plan only, never on threads.
 """
 from __future__ import annotations
@@ -76,7 +76,9 @@ def build(plan: Plan, scratch: tuple[Buffer, ...]) -> tuple[Body, tuple[Buffer, 
 
 
 def side_by_side(plan: Plan, scratch: tuple[Buffer, ...]) -> tuple[Body, tuple[Buffer, ...]]:
-    """Points of an outer axis as lanes: every scratch buffer gets a dimension of lanes, every loop inside stays serial."""
+    """Points of an outer axis as lanes: every scratch buffer gets a dimension of lanes, every loop inside stays
+    serial.
+    """
     vector, lanes = plan.vector, plan.lanes
     assert vector is not None
     lane = Axis(vector.name + "_lane", lanes)
@@ -100,7 +102,8 @@ def side_by_side(plan: Plan, scratch: tuple[Buffer, ...]) -> tuple[Body, tuple[B
     if vector.extent % lanes:
         body = (If(operation("lt", position, index_constant(vector.extent)), body),)
     body = (Loop(lane, body, "vector"),)
-    return (Loop(flat, body, "parallel" if plan.parallel else "serial"),), tuple(wide.values()) + tuple(builder.registers)
+    return (Loop(flat, body,
+                 "parallel" if plan.parallel else "serial"),), tuple(wide.values()) + tuple(builder.registers)
 
 
 def _widen(write: Write, wide: dict[Buffer, Buffer], lane: Axis) -> Write:
@@ -151,7 +154,8 @@ class Builder:
         result: Body = ()
         for piece in found:
             chunk = Axis(a.name + "_chunk", piece.count)
-            start = index_constant(piece.base) if piece.count == 1 else plus(times(axis(chunk), piece.stride), piece.base)
+            start = index_constant(piece.base) if piece.count == 1 else plus(times(axis(chunk), piece.stride),
+                                                                             piece.base)
             inside = body(start, piece)
             result += (Loop(chunk, inside),) if piece.count > 1 else inside
         return result
@@ -241,7 +245,8 @@ class Builder:
         shape = (unroll, group.lanes)
         sums = {write: self.register(write, shape) for write in group.writes if write.reduced}
         slot, lane = Axis("slot", unroll), Axis("lane", group.lanes)
-        start: Body = tuple(Store(buffer, (axis(slot), axis(lane)), start_value(write)) for write, buffer in sums.items())
+        start: Body = tuple(Store(buffer, (axis(slot), axis(lane)), start_value(write)) for write,
+                            buffer in sums.items())
         body: Body = (Loop(slot, (Loop(lane, start, "vector"),), "unroll"),)
         inner = [a for a in group.axes if a in group.reduced and a is not group.vector]
         body += nested(inner, self.accumulate(group, sums))
@@ -291,12 +296,14 @@ class Builder:
             for number in range(count - half):
                 lane = Axis("lane", lanes)
                 other = load(buffer, (index_constant(number + half), axis(lane)))
-                body += (Loop(lane, (Store(buffer, (index_constant(number), axis(lane)), other, write.combine),), "vector"),)
+                body += (Loop(lane, (Store(buffer, (index_constant(number), axis(lane)), other, write.combine),),
+                              "vector"),)
             count = half
         total = self.register(write, ())
         lane = Axis("lane", lanes)
         body += (Store(total, (), start_value(write)),
-                 Loop(lane, (Store(total, (), load(buffer, (index_constant(0), axis(lane))), write.combine),), "vector"))
+                 Loop(lane, (Store(total, (), load(buffer, (index_constant(0), axis(lane))), write.combine),),
+                      "vector"))
         return body + finish(write, write.index, load(total, ()))
 
     def across(self, group: Group) -> Body:
@@ -410,7 +417,9 @@ class Builder:
         return Loop(block, self.chunks(group, chunk, False))
 
     def staged(self, group: Group, vector: Axis, tile: Axis) -> dict[Expr, Buffer]:
-        """The reads that are consecutive along the tile axis and strided along the lanes, with a square of registers each."""
+        """The reads that are consecutive along the tile axis and strided along the lanes, with a square of registers
+        each.
+        """
         analysis, found = Analysis(), {}
         for e in toposort([w.value for w in group.writes], lambda e: e.operands):
             if e.op != "load" or e.operands[-1] is not TRUE:
@@ -418,7 +427,8 @@ class Builder:
             form = offset_form(analysis, e.operands[:-1], e.attribute.type.shape)
             simple = all(atom.op == "axis" or not {vector, tile} & analysis.axes(atom) for atom, _ in form.terms)
             if simple and form.coefficient(tile) == 1 and abs(form.coefficient(vector)) > 1:
-                found[e] = Buffer(f"square{len(self.registers)}", array_type((group.lanes, group.lanes), e.dtype), "register")
+                found[e] = Buffer(f"square{len(self.registers)}", array_type((group.lanes, group.lanes), e.dtype),
+                                  "register")
                 self.registers.append(found[e])
         return found
 
@@ -468,7 +478,8 @@ def store(write: Write, by: dict[Axis, Expr] | None = None) -> Body:
     """One element of a write."""
     by = by or {}
     index = tuple(replace_axes(i, by) for i in write.index)
-    return guarded(replace_axes(write.valid, by), (Store(write.target, index, replace_axes(write.value, by), write.combine),))
+    return guarded(replace_axes(write.valid, by),
+                   (Store(write.target, index, replace_axes(write.value, by), write.combine),))
 
 
 def start_value(write: Write) -> Expr:
@@ -497,7 +508,8 @@ def replace_in(body: Body, by: dict[Axis, Expr]) -> Body:
     result: list[Statement] = []
     for s in body:
         if isinstance(s, Store):
-            result.append(Store(s.target, tuple(replace_axes(i, by) for i in s.index), replace_axes(s.value, by), s.combine))
+            result.append(Store(s.target, tuple(replace_axes(i, by) for i in s.index), replace_axes(s.value, by),
+                                s.combine))
         elif isinstance(s, Loop):
             stop = None if s.stop is None else replace_axes(s.stop, by)
             result.append(Loop(s.axis, replace_in(s.body, by), s.kind, stop))

@@ -1,7 +1,7 @@
 """Where instructions go: single-assignment values in nested open blocks, each placed once, as far out as it may stand.
 
-A value's `level` is the number of blocks around it. An operation without effects goes to the innermost level of its operands;
-an equal one that stands in a block that is still open is used again.
+A value's `level` is the number of blocks around it. An operation without effects goes to the innermost level of its
+operands; an equal one that stands in a block that is still open is used again.
 """
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ class Placement:
 
     def pure(self, op: str, operands: tuple[Value, ...], attribute: Any, dtype: np.dtype, lanes: int,
              level: int = 0) -> Value:
-        """An instruction without effects, shared with an equal one, in the outermost block (from `level`) it may be in."""
+        """An instruction without effects, shared with an equal one, in the outermost block (from `level`) it may be
+        in.
+        """
         key = (op, operands, attribute, dtype, lanes)
         found = self.find(key)
         if found is None:
@@ -187,7 +189,8 @@ def _fold(op: str, operands: tuple[Value, ...], dtype: np.dtype) -> bool | int |
 
 
 _EFFECTS = frozenset({"loop", "end_loop", "while", "while_test", "if", "end_if", "set", "store", "scatter"})
-_FREE = frozenset({"constant", "parameter", "begin", "end", "register", "get", "set", "load", "gather", "store", "scatter",
+_FREE = frozenset({"constant", "parameter", "begin", "end", "register", "get", "set", "load", "gather", "store",
+                   "scatter",
                    "splat", "lanes", "extract", "insert", "shuffle", "bitcast"}) | (_EFFECTS - {"set"})
 
 

@@ -26,7 +26,8 @@ def constant(array: np.ndarray) -> Value:
 NAMESPACE: dict[str, Any] = {
     "bits": bits, "contract": contract, "convolution": convolution, "create": create, "cumulative": cumulative,
     "dynamic": dynamic, "elementwise": elementwise, "index": index, "linear": linear, "reduce": reduce,
-    "samplers": samplers, "slicing": slicing, "sort": sort, "window": window, "jit": jit, "bind": bind, "constant": constant,
+    "samplers": samplers, "slicing": slicing, "sort": sort, "window": window, "jit": jit, "bind": bind,
+    "constant": constant,
     "dtype": dtypes.canonical, "np": np, "nan": float("nan"), "inf": float("inf"),
     "IndexNumbers": index.IndexNumbers,
 }
@@ -34,7 +35,8 @@ NAMESPACE: dict[str, Any] = {
 # Where a function of one operand is finite; used three times out of four.
 _GUARDS = {"log": "elementwise.add(elementwise.abs({x}), 0.5)", "log2": "elementwise.add(elementwise.abs({x}), 0.5)",
            "log1p": "elementwise.abs({x})", "sqrt": "elementwise.abs({x})", "lgamma": "elementwise.abs({x})",
-           "rsqrt": "elementwise.add(elementwise.abs({x}), 0.5)", "digamma": "elementwise.add(elementwise.abs({x}), 0.5)",
+           "rsqrt": "elementwise.add(elementwise.abs({x}), 0.5)",
+           "digamma": "elementwise.add(elementwise.abs({x}), 0.5)",
            "acosh": "elementwise.add(elementwise.abs({x}), 1.0)", "asin": "elementwise.sin({x})",
            "acos": "elementwise.sin({x})", "atanh": "elementwise.mul(elementwise.tanh({x}), 0.9)",
            "erf_inv": "elementwise.mul(elementwise.tanh({x}), 0.9)",
@@ -141,7 +143,9 @@ def _convert(scope: Scope, text: str, dtype: np.dtype) -> str:
 
 
 def _fit(scope: Scope, name: str, shape: tuple[int, ...], dtype: np.dtype) -> str:
-    """An expression for a value brought to a shape and type: reduced to a vector or scalar if need be, then broadcast."""
+    """An expression for a value brought to a shape and type: reduced to a vector or scalar if need be, then
+    broadcast.
+    """
     x = scope.values[name]
     text = _convert(scope, name, dtype)
     if x.shape == shape:

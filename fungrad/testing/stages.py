@@ -7,8 +7,8 @@ raises. The passes are those in force (`fungrad.passes(...)`), and interpretatio
 (`runtime/verify.py`), which looks for a difference only after a call gave a wrong result.
 
 How much two stages may differ is worked out for the program and the arrays at hand (`uncertainty`), so that neither
-ill-conditioned expressions give false alarms nor well-conditioned ones hide errors. Integers must be equal, except where
-rounding decides (an argmax among equal numbers, a float cut to an integer).
+ill-conditioned expressions give false alarms nor well-conditioned ones hide errors. Integers must be equal, except
+where rounding decides (an argmax among equal numbers, a float cut to an integer).
 """
 from __future__ import annotations
 

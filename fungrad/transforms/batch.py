@@ -128,7 +128,8 @@ def batch_program(program: Program, size: int, mapped: tuple[bool, ...],
                   wanted: tuple[bool, ...] = ()) -> tuple[Program, tuple[bool, ...]]:
     """The program mapped over axis 0 of the marked inputs, and which outputs have the new axis, first.
 
-    Outputs marked `wanted` have it in any case. For use in batch rules: the axis has the name of the one whose rule runs.
+    Outputs marked `wanted` have it in any case. For use in batch rules: the axis has the name of the one whose rule
+    runs.
     """
     return batch_program_over(program, size, mapped, wanted, _mapping.axis_name)
 

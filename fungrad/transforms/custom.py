@@ -65,7 +65,8 @@ class Call:
         return static, self.in_tree, tuple(value.type for value in self.values()), tuple(self.weak())
 
 
-def positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], what: str) -> tuple[Any, ...]:
+def positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], what: str) -> tuple[Any,
+                                                                                                                ...]:
     """All arguments by position, defaults filled in."""
     try:
         signature = inspect.signature(function)

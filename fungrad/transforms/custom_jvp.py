@@ -25,7 +25,9 @@ from .linearize import LinearizeTrace
 
 
 class JvpRule(ABC):
-    """The rule of a staged call. `arguments`: how many of the operation's operands are arguments (the rest is captured)."""
+    """The rule of a staged call. `arguments`: how many of the operation's operands are arguments (the rest is
+    captured).
+    """
 
     __slots__ = ("arguments", "name")
     arguments: int
@@ -35,7 +37,8 @@ class JvpRule(ABC):
     def traced(self) -> tuple[Program, tuple[Value, ...]]:
         """The rule as a Program, traced when it is first asked for, and values for its last inputs.
 
-        [arguments..., captured..., tangents of floating arguments..., values...] -> [outputs..., tangents of floating ones...]
+        [arguments..., captured..., tangents of floating arguments..., values...] -> [outputs..., tangents of floating
+        ones...]
         """
 
     def __str__(self) -> str:
@@ -141,7 +144,8 @@ def _batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *, pr
     return results, (0,) * len(results)
 
 
-def _transpose(cotangents: Sequence[Any], operands: Sequence[Any], *, program: Program, rule: JvpRule) -> tuple[Any, ...]:
+def _transpose(cotangents: Sequence[Any], operands: Sequence[Any], *, program: Program, rule: JvpRule) -> tuple[Any,
+                                                                                                                ...]:
     return call_p.transpose(cotangents, operands, program=program, name=rule.name)
 
 
@@ -218,9 +222,11 @@ class custom_jvp:   # noqa: N801  JAX's name
         results = bind(custom_jvp_p, *values, *traced.captured, program=traced.program, rule=rule)
         return tree.unflatten(call.flat.result_tree, results)
 
-    def _rule_of(self, call: Call, values: Sequence[Value], captured: tuple[Value, ...], out_tree: tree.TreeDef) -> JvpRule:
+    def _rule_of(self, call: Call, values: Sequence[Value], captured: tuple[Value, ...],
+                 out_tree: tree.TreeDef) -> JvpRule:
         """The rule of a staged call; the same object for equal calls that close over nothing."""
-        make = lambda: UserRule(function_name(self.fun), lambda p, t: self._run_rule(call, p, t, out_tree),   # noqa: E731
+        # noqa: E731
+        make = lambda: UserRule(function_name(self.fun), lambda p, t: self._run_rule(call, p, t, out_tree),
                                 [value.type for value in values], captured)
         if captured:
             return make()
@@ -235,7 +241,8 @@ class custom_jvp:   # noqa: N801  JAX's name
         """The user's rule on flat values; checks what it answers."""
         name = f"the rule of custom_jvp {function_name(self.fun)}"
         assert self.jvp is not None
-        answer = self.jvp(*call.static_values(), tree.unflatten(call.in_tree, primals), tree.unflatten(call.in_tree, tangents))
+        answer = self.jvp(*call.static_values(), tree.unflatten(call.in_tree, primals),
+                          tree.unflatten(call.in_tree, tangents))
         if not (isinstance(answer, (tuple, list)) and len(answer) == 2):
             raise TypeError(f"{name} must answer a pair (result, tangent), but it answers {type(answer).__name__}")
         leaves, structure = tree.flatten(answer[0])
@@ -243,7 +250,8 @@ class custom_jvp:   # noqa: N801  JAX's name
             raise TreeError(f"{name} answers a result of structure {structure}, but the function's is {out_tree}")
         call.flat.out_tree = structure
         paths = tree.leaf_paths(structure)
-        results = [to_value(leaf, lambda i=i: f"{name}: its result{tree.keystr(paths[i])}") for i, leaf in enumerate(leaves)]
+        results = [to_value(leaf, lambda i=i: f"{name}: its result{tree.keystr(paths[i])}") for i,
+                   leaf in enumerate(leaves)]
         try:
             given = tree.flatten_up_to(structure, answer[1])
         except TreeError as error:

@@ -1,7 +1,7 @@
 """custom_vjp: a function whose backward derivative the user gives; custom_gradient and closure_convert.
 
-Under linearization the function's forward rule runs, and `custom_linear` stands for its derivative in the linear program:
-it is transposed by the user's backward rule. Forward mode transposes the backward rule in its turn.
+Under linearization the function's forward rule runs, and `custom_linear` stands for its derivative in the linear
+program: it is transposed by the user's backward rule. Forward mode transposes the backward rule in its turn.
 """
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ def _batched_backward(backward: Program, size: int, saved: tuple[bool, ...], arg
     The cotangent of an argument that is not mapped is the sum over the axis.
     """
     count = len(backward.input_types) - len(saved)
-    mapped, _ = batch_program_over(backward, size, (*saved, *[True] * count), (True,) * len(backward.outputs), axis_name)
+    mapped, _ = batch_program_over(backward, size, (*saved, *[True] * count), (True,) * len(backward.outputs),
+                                   axis_name)
 
     def summed(*values: Any) -> list[Any]:
         results = evaluate(mapped, values)
@@ -125,7 +126,9 @@ class VjpPrograms:
 
 
 class VjpRule(ABC):
-    """The rule of a staged call. `arguments`: how many of the operation's operands are arguments (the rest is captured)."""
+    """The rule of a staged call. `arguments`: how many of the operation's operands are arguments (the rest is
+    captured).
+    """
 
     __slots__ = ("arguments", "name")
     arguments: int
@@ -194,7 +197,8 @@ class BatchedRule(VjpRule):
         floats = [flag for flag, type in zip(self._mapped[:self.arguments], inner.forward.input_types)
                   if differentiable(type)]
         wanted = tuple([i < self._outputs for i in range(len(inner.forward.outputs))])
-        forward, mask = batch_program_over(inner.forward, self._size, (*self._mapped, *[False] * len(inner.values)), wanted,
+        forward, mask = batch_program_over(inner.forward, self._size, (*self._mapped, *[False] * len(inner.values)),
+                                           wanted,
                                            self._axis_name)
         saved = (*mask[self._outputs:], *self._mapped[self.arguments:], *[False] * len(inner.backward_values))
         backward = _batched_backward(inner.backward, self._size, saved, tuple(floats), self._axis_name)
@@ -278,7 +282,8 @@ def _batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *, pr
     return results, (0,) * len(results)
 
 
-def _transpose(cotangents: Sequence[Any], operands: Sequence[Any], *, program: Program, rule: VjpRule) -> tuple[Any, ...]:
+def _transpose(cotangents: Sequence[Any], operands: Sequence[Any], *, program: Program, rule: VjpRule) -> tuple[Any,
+                                                                                                                ...]:
     return call_p.transpose(cotangents, operands, program=program, name=rule.name)
 
 
@@ -386,7 +391,8 @@ class custom_vjp:   # noqa: N801  JAX's name
         first, last = len(residual_types), len(residual_types) + len(floats)
         order = traced.program.input_types
         reordered = trace_program(
-            lambda *v: evaluate(traced.program, [*v[:first], *v[len(v) - len(floats):], *v[first:len(v) - len(floats)]]),
+            lambda *v: evaluate(traced.program,
+                                [*v[:first], *v[len(v) - len(floats):], *v[first:len(v) - len(floats)]]),
             [*order[:first], *order[last:], *order[first:last]])
         return type(traced)(reordered.program, traced.captured, reordered.locations)
 
@@ -417,7 +423,8 @@ class custom_vjp:   # noqa: N801  JAX's name
                 raise TreeError(f"{name}: cotangent {number} must have the structure of its argument {structure}: "
                                 f"{error}") from None
         place = lambda i: f"{name}: the cotangent of {leaf_name(self.fun, arguments, i)}"   # noqa: E731  for messages
-        results = [checked(leaf, type, lambda i=i: place(i)) for i, (leaf, type) in enumerate(zip(leaves, types, strict=True))
+        results = [checked(leaf, type, lambda i=i: place(i)) for i,
+                   (leaf, type) in enumerate(zip(leaves, types, strict=True))
                    if differentiable(type)]
         return [zero_for(result.type) if type(result) is Zero else result for result in results]
 
@@ -451,7 +458,8 @@ class _Pullback:
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """A function with its gradient: `fun(*args)` answers (result, vjp), where vjp(cotangent) gives the arguments' cotangents.
+    """A function with its gradient: `fun(*args)` answers (result, vjp), where vjp(cotangent) gives the arguments'
+    cotangents.
 
     >>> import fungrad
     >>> f = fungrad.custom_gradient(lambda x: (x ** 2, lambda g: (g * 10 * x,)))
@@ -465,7 +473,8 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     def forward(*args: Any) -> tuple[Any, Any]:
         result, pullback = fun(*args)
         leaves, structure = tree.flatten(result)
-        types = [tangent_type(to_value(leaf, lambda: "the result of a custom_gradient function").type) for leaf in leaves]
+        types = [tangent_type(to_value(leaf, lambda: "the result of a custom_gradient function").type) for leaf
+                 in leaves]
 
         def as_tuple(*cotangents: Any) -> Any:
             answer = pullback(*cotangents)

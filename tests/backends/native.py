@@ -1,4 +1,6 @@
-"""Compile instruction lists in process and call them on NumPy arrays (tests only; the real thing is backends/cpu.py)."""
+"""Compile instruction lists in process and call them on NumPy arrays (tests only; the real thing is
+backends/cpu.py).
+"""
 from __future__ import annotations
 
 import ctypes

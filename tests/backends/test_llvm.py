@@ -1,4 +1,6 @@
-"""The LLVM renderer: every core operation on every type, in vectors and scalars, against NumPy; the form of the text."""
+"""The LLVM renderer: every core operation on every type, in vectors and scalars, against NumPy; the form of the
+text.
+"""
 from __future__ import annotations
 
 import re
@@ -18,8 +20,10 @@ from tests.backends.native import HOST, Native
 from tests.lower.kernels import INTEGERS, assert_close, buffer
 
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
-FLOAT_OPS = ("add", "sub", "mul", "div", "rem", "neg", "abs", "max", "min", "floor", "ceil", "trunc", "round", "sqrt", "fma")
-INTEGER_OPS = ("add", "sub", "mul", "div", "rem", "fma", "neg", "abs", "max", "min", "and", "or", "xor", "not", "shift_left",
+FLOAT_OPS = ("add", "sub", "mul", "div", "rem", "neg", "abs", "max", "min", "floor", "ceil", "trunc", "round", "sqrt",
+             "fma")
+INTEGER_OPS = ("add", "sub", "mul", "div", "rem", "fma", "neg", "abs", "max", "min", "and", "or", "xor", "not",
+               "shift_left",
                "shift_right")
 BOOL_OPS = ("and", "or", "xor", "not", "eq", "ne", "max", "min")
 
@@ -34,7 +38,8 @@ def code_of(value: Expr, inputs: list, name: str = "f") -> tuple[InstructionList
     c, v, s = Axis("c", 3), Axis("v", 16), Axis("s", 5)
     place = operation("add", operation("mul", axis(c), constant(16, np.dtype("int64"))), axis(v))
     rest = operation("add", axis(s), constant(48, np.dtype("int64")))
-    body = (Loop(c, (Loop(v, (Store(out, (place,), at(place)),), "vector"),)), Loop(s, (Store(out, (rest,), at(rest)),)))
+    body = (Loop(c, (Loop(v, (Store(out, (place,), at(place)),), "vector"),)),
+            Loop(s, (Store(out, (rest,), at(rest)),)))
     return to_instructions(Kernel(name, (out,), tuple(inputs), body=body), HOST), value.dtype
 
 
@@ -60,7 +65,8 @@ def integers(dtype: np.dtype, seed: int) -> np.ndarray:
     if dtype == BOOL:
         return rng.integers(0, 2, 53).astype(bool)
     info = np.iinfo(dtype)
-    return np.concatenate([[info.min, info.max, 0, 1, 5], rng.integers(info.min, info.max, 48, dtype, endpoint=True)]).astype(dtype)
+    return np.concatenate([[info.min, info.max, 0, 1, 5],
+                           rng.integers(info.min, info.max, 48, dtype, endpoint=True)]).astype(dtype)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -142,8 +148,10 @@ def test_folds(combine: str, dtype: np.dtype) -> None:
 
 
 @pytest.mark.parametrize(("value", "dtype", "text"), [
-    (1.0, "float32", "0x3FF0000000000000"), (0.1, "float32", "0x3FB99999A0000000"), (0.1, "float64", "0x3FB999999999999A"),
-    (float("inf"), "float32", "0x7FF0000000000000"), (-0.0, "float64", "0x8000000000000000"), (1.0, "float16", "0xH3C00"),
+    (1.0, "float32", "0x3FF0000000000000"), (0.1, "float32", "0x3FB99999A0000000"), (0.1, "float64",
+                                                                                     "0x3FB999999999999A"),
+    (float("inf"), "float32", "0x7FF0000000000000"), (-0.0, "float64", "0x8000000000000000"), (1.0, "float16",
+                                                                                               "0xH3C00"),
     (True, "bool", "true"), (-3, "int8", "-3"), (255, "uint8", "255"), (float("nan"), "float32", "0x7FF8000000000000")])
 def test_constants(value: float, dtype: str, text: str) -> None:
     assert literal_text(literal(value, np.dtype(dtype))) == text

@@ -1,4 +1,6 @@
-"""Instruction lists: what is emitted where, how accesses are classified, and that statements of every kind run right."""
+"""Instruction lists: what is emitted where, how accesses are classified, and that statements of every kind run
+right.
+"""
 from __future__ import annotations
 
 from collections import Counter
@@ -74,11 +76,13 @@ def test_what_does_not_change_leaves_the_loop_and_is_shared() -> None:
     assert count(code)["load"] == 2 and depth_of(code, "load") == [1, 2]
 
 
-@pytest.mark.parametrize(("coefficient", "op", "lanes"), [(0, "load", 1), (1, "load", 16), (3, "gather", 16), (-1, "gather", 16)])
+@pytest.mark.parametrize(("coefficient", "op", "lanes"),
+                         [(0, "load", 1), (1, "load", 16), (3, "gather", 16), (-1, "gather", 16)])
 def test_reads_are_classified(coefficient: int, op: str, lanes: int) -> None:
     x, out = buffer("x", (100,), FLOAT32), buffer("out", (16,), FLOAT32)
     v = Axis("v", 16)
-    code = check(kernel_of((Loop(v, (Store(out, (axis(v),), load(x, (plus(times(axis(v), coefficient), 20),))),), "vector"),),
+    code = check(kernel_of((Loop(v, (Store(out, (axis(v),), load(x, (plus(times(axis(v), coefficient), 20),))),),
+                                 "vector"),),
                            (out,), (x,)))
     (read,) = [i for i in code.instructions if i.op in ("load", "gather")]
     assert (read.op, read.lanes) == (op, lanes)
@@ -89,7 +93,8 @@ def test_reads_are_classified(coefficient: int, op: str, lanes: int) -> None:
 def test_vector_loops_of_any_length(extent: int) -> None:
     x, out = buffer("x", (extent,), FLOAT32), buffer("out", (extent,), FLOAT32)
     v = Axis("v", extent)
-    code = check(kernel_of((Loop(v, (Store(out, (axis(v),), operation("neg", load(x, (axis(v),)))),), "vector"),), (out,), (x,)))
+    code = check(kernel_of((Loop(v, (Store(out, (axis(v),), operation("neg", load(x, (axis(v),)))),), "vector"),),
+                           (out,), (x,)))
     (read,) = [i for i in code.instructions if i.op == "load"]
     assert read.lanes == 1 << (extent - 1).bit_length()
     assert len(read.operands) == (2 if extent == read.lanes else 3)
@@ -151,18 +156,23 @@ def test_registers(combine: str) -> None:
     """Accumulators in registers, folded at the end, with a masked last vector."""
     x, out = buffer("x", (75,), FLOAT32), buffer("out", (1,), FLOAT32)
     sums, total = buffer("sums", (2, 16), FLOAT32, "register"), buffer("total", (), FLOAT32, "register")
-    u, v, c, w, t, f, g = (Axis(n, e) for n, e in (("u", 2), ("v", 16), ("c", 2), ("w", 16), ("t", 16), ("f", 16), ("g", 16)))
+    u, v, c, w, t, f, g = (Axis(n, e) for n,
+                           e in (("u", 2), ("v", 16), ("c", 2), ("w", 16), ("t", 16), ("f", 16), ("g", 16)))
     start = {"add": 0.0, "mul": 1.0, "max": -1e30, "min": 1e30}[combine]
     at = plus(plus(times(axis(c), 32), times(axis(u), 16)), axis(w))
     tail = If(operation("lt", axis(t), index_constant(11)),
               (Store(sums, (index_constant(0), axis(t)), load(x, (plus(axis(t), 64),)), combine),))
     body = (Loop(u, (Loop(v, (Store(sums, (axis(u), axis(v)), number(start)),), "vector"),), "unroll"),
-            Loop(c, (Loop(u, (Loop(w, (Store(sums, (axis(u), axis(w)), load(x, (at,)), combine),), "vector"),), "unroll"),)),
+            Loop(c,
+                 (Loop(u, (Loop(w, (Store(sums, (axis(u), axis(w)), load(x, (at,)), combine),), "vector"),),
+                       "unroll"),)),
             Loop(t, (tail,), "vector"),
-            Loop(f, (Store(sums, (index_constant(0), axis(f)), load(sums, (index_constant(1), axis(f))), combine),), "vector"),
+            Loop(f, (Store(sums, (index_constant(0), axis(f)), load(sums, (index_constant(1), axis(f))), combine),),
+                 "vector"),
             Store(total, (), number(start)),
             Loop(g, (Store(total, (), load(sums, (index_constant(0), axis(g))), combine),), "vector"),
-            Store(out, (index_constant(0),), operation("add", load(total, ()), load(sums, (index_constant(0), index_constant(3))))))
+            Store(out, (index_constant(0),),
+                  operation("add", load(total, ()), load(sums, (index_constant(0), index_constant(3))))))
     code = check(kernel_of(body, (out,), (x,), (sums, total)))
     assert not code.scratch and code.scratch_bytes == 0
 
@@ -224,7 +234,9 @@ def test_scratch_is_aligned_and_private() -> None:
     row, other = buffer("row", (5,), FLOAT32, "scratch"), buffer("other", (3,), INT64, "scratch")
     i, j, k = Axis("i", 6), Axis("j", 5), Axis("k", 5)
     body = (Loop(i, (Loop(j, (Store(row, (axis(j),), load(x, (axis(i), axis(j)))),)),
-                     Loop(k, (Store(out, (axis(i), axis(k)), load(row, (operation("sub", index_constant(4), axis(k)),))),))),
+                     Loop(k,
+                          (Store(out, (axis(i), axis(k)),
+                                 load(row, (operation("sub", index_constant(4), axis(k)),))),))),
                  "parallel"),)
     code = check(kernel_of(body, (out,), (x,), (row, other)))
     assert code.parallel_extent == 6
@@ -253,7 +265,8 @@ def test_estimates_of_work() -> None:
     x, out = buffer("x", (64, 64), FLOAT32), buffer("out", (64, 64), FLOAT32)
     i, j = Axis("i", 64), Axis("j", 64)
     index = (axis(i), axis(j))
-    code = check(kernel_of((Loop(i, (Loop(j, (Store(out, index, operation("mul", load(x, index), load(x, index))),)),)),),
+    code = check(kernel_of((Loop(i,
+                                 (Loop(j, (Store(out, index, operation("mul", load(x, index), load(x, index))),)),)),),
                            (out,), (x,)))
     assert code.bytes == 2 * 64 * 64 * 4
     assert 4096 <= code.flops < 2 * 4096 + 200
@@ -275,6 +288,7 @@ def test_what_cannot_be_expressed_is_refused() -> None:
         to_instructions(kernel_of((Loop(v, (store,)),), (out,)), HOST)
     registers = buffer("r", (16,), FLOAT32, "register")
     with pytest.raises(CompilationError, match="constant index"):
-        to_instructions(kernel_of((Loop(v, (Store(registers, (axis(v),), number(1)),)),), (out,), (), (registers,)), HOST)
+        to_instructions(kernel_of((Loop(v, (Store(registers, (axis(v),), number(1)),)),), (out,), (), (registers,)),
+                        HOST)
     with pytest.raises(CompilationError, match="not scheduled"):
         to_instructions(Kernel("k", (out,), ()), HOST)

@@ -9,7 +9,8 @@ import numpy as np
 
 from fungrad.dtypes import ALL, FLOATS, INTEGERS, is_float
 from fungrad.ir.types import array_type, literal
-from fungrad.ops import create, cumulative, elementwise, linear, reduce, slicing, window  # noqa: F401  (declare their primitives)
+# noqa: F401  (declare their primitives)
+from fungrad.ops import create, cumulative, elementwise, linear, reduce, slicing, window
 
 NUMBERS = (*INTEGERS, *FLOATS)
 BITS = tuple(dtype for dtype in ALL if not is_float(dtype))

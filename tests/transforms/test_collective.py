@@ -11,7 +11,8 @@ X = np.random.default_rng(0).standard_normal((4, 3)).astype("float32")
 
 
 def near(got, want, tolerance=1e-5):
-    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), rtol=tolerance,
+                               atol=tolerance)
 
 
 def over(f, *args, **options):

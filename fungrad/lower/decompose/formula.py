@@ -1,7 +1,7 @@
 """Formulas: scalar expressions with Python's operators, for writing numerical algorithms.
 
-A `Formula` wraps an Expr; numbers become constants of its dtype. `a * b + c` may be contracted by a backend; where a rounding
-matters, `fma` is written out.
+A `Formula` wraps an Expr; numbers become constants of its dtype. `a * b + c` may be contracted by a backend; where a
+rounding matters, `fma` is written out.
 """
 from __future__ import annotations
 
@@ -173,7 +173,8 @@ class Layout:
         self.rounder = 1.5 * 2.0**mantissa   # adding it rounds to an integer that stands in the low bits
 
 
-LAYOUTS = {FLOAT32: Layout("float32", "int32", "uint32", 23, 127), FLOAT64: Layout("float64", "int64", "uint64", 52, 1023)}
+LAYOUTS = {FLOAT32: Layout("float32", "int32", "uint32", 23, 127),
+           FLOAT64: Layout("float64", "int64", "uint64", 52, 1023)}
 INFINITY, NAN = float("inf"), float("nan")
 
 

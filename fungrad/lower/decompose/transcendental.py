@@ -1,9 +1,9 @@
 """Exponentials, logarithms, powers, hyperbolic functions and roots in core operations, for float32 and float64.
 
-Straight-line code without tables: arguments are reduced exactly or in two words, the rest is a minimax polynomial or rational
-function (Remez exchange in 200 bits), so that every lane of a vector does the same. Errors are at most 4 ULP over the
-whole range, subnormals included; special values are IEEE's. The reductions follow Cody and Waite, "Software Manual for the
-Elementary Functions", and fdlibm; the double-word arithmetic is Dekker's, with fma.
+Straight-line code without tables: arguments are reduced exactly or in two words, the rest is a minimax polynomial or
+rational function (Remez exchange in 200 bits), so that every lane of a vector does the same. Errors are at most 4 ULP over the
+whole range, subnormals included; special values are IEEE's. The reductions follow Cody and Waite, "Software Manual for
+the Elementary Functions", and fdlibm; the double-word arithmetic is Dekker's, with fma.
 """
 from __future__ import annotations
 
@@ -36,9 +36,11 @@ _EXPM1 = {32: (0.5000000053349213, 0.16666666904051197, 0.0416663257346197, 0.00
                0.0001984126984120715, 2.480158735391346e-05, 2.755731936359652e-06, 2.755724844837224e-07,
                2.505196671145428e-08, 2.0922709481107403e-09, 1.6120371225890127e-10)}
 # (2**r - 1) / r for |r| <= 1/2
-_EXP2 = {32: (0.6931472151826931, 0.24022652794479588, 0.055503101341303075, 0.009617691414360386, 0.0013406795542092525,
+_EXP2 = {32: (0.6931472151826931, 0.24022652794479588, 0.055503101341303075, 0.009617691414360386,
+              0.0013406795542092525,
               0.00015594991117331102),
-         64: (0.6931471805599453, 0.24022650695910072, 0.055504108664821736, 0.009618129107628562, 0.0013333558146381352,
+         64: (0.6931471805599453, 0.24022650695910072, 0.055504108664821736, 0.009618129107628562,
+              0.0013333558146381352,
               0.0001540353039316995, 1.5252733865222323e-05, 1.3215487004853732e-06, 1.0178047372125333e-07,
               7.054814389823099e-09, 4.4572634775989636e-10, 2.585567094502236e-11)}
 # float32: (log(1+f) - f + f**2/2) / f**3 for sqrt(1/2) <= 1+f <= sqrt(2): relative error 8e-10
@@ -209,7 +211,8 @@ def _log2_two_words(x: Formula) -> tuple[Formula, Formula]:
     cube_low = fma(z_low, s, fma(z, s_low, cube_error))
     term, term_error = _product(cube, third)
     term_low = fma(cube, third_low, fma(cube_low, third, term_error))
-    more = tuple(k / 2.0 * c for k in _ATANH[form.bits][1:]) if form.bits == 64 else (0.57707802, 0.41219859, 0.32059889)
+    more = tuple(k / 2.0 * c for k in _ATANH[form.bits][1:]) if form.bits == 64 else (0.57707802, 0.41219859,
+                                                                                      0.32059889)
     low = low + fma(polynomial(z, more) * z, cube, term_low)
     total = exponent + high          # |exponent| >= 1 > |high|, or it is 0
     rest = (exponent - total) + high
@@ -272,7 +275,9 @@ def cbrt(x: Formula) -> Formula:
 
 
 def tanh(x: Formula) -> Formula:
-    """-t / (t + 2) with t = expm1(-2|x|), which is between -1 and 0: small arguments lose nothing, large ones give 1."""
+    """-t / (t + 2) with t = expm1(-2|x|), which is between -1 and 0: small arguments lose nothing, large ones give
+    1.
+    """
     form = layout(x)
     r, exponent = _reduce(abs(x).min(9.1 if form.bits == 32 else 20.0) * -2.0)
     q = fma(polynomial(r, _EXPM1[form.bits]) * r, r, r)

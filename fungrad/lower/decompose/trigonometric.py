@@ -1,7 +1,8 @@
 """Sine, cosine, tangent and their inverses in core operations, for float32 and float64.
 
-Arguments are reduced by pi/2 in three words (Cody and Waite, with fma); those too large for that by Payne and Hanek's method:
-a window of the bits of 2/pi, times the mantissa, in integers, so that every argument up to the largest is reduced exactly.
+Arguments are reduced by pi/2 in three words (Cody and Waite, with fma); those too large for that by Payne and Hanek's
+method: a window of the bits of 2/pi, times the mantissa, in integers, so that every argument up to the largest is
+reduced exactly.
 """
 from __future__ import annotations
 
@@ -43,9 +44,12 @@ _TWO_OVER_PI = 0.6366197723675814
 _LARGE = {32: 2.0**16, 64: 2.0**20}    # arguments from here on go to `_payne_hanek`
 # The bits of 2/pi after the point, in words of 64.
 _BITS_OF_TWO_OVER_PI = (
-    0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041, 0xFE5163ABDEBBC561, 0xB7246E3A424DD2E0, 0x06492EEA09D1921C,
-    0xFE1DEB1CB129A73E, 0xE88235F52EBB4484, 0xE99C7026B45F7E41, 0x3991D639835339F4, 0x9C845F8BBDF9283B, 0x1FF897FFDE05980F,
-    0xEF2F118B5A0A6D1F, 0x6D367ECF27CB09B7, 0x4F463F669E5FEA2D, 0x7527BAC7EBE5F17B, 0x3D0739F78A5292EA, 0x6BFB5FB11F8D5D08,
+    0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041, 0xFE5163ABDEBBC561, 0xB7246E3A424DD2E0,
+    0x06492EEA09D1921C,
+    0xFE1DEB1CB129A73E, 0xE88235F52EBB4484, 0xE99C7026B45F7E41, 0x3991D639835339F4, 0x9C845F8BBDF9283B,
+    0x1FF897FFDE05980F,
+    0xEF2F118B5A0A6D1F, 0x6D367ECF27CB09B7, 0x4F463F669E5FEA2D, 0x7527BAC7EBE5F17B, 0x3D0739F78A5292EA,
+    0x6BFB5FB11F8D5D08,
     0x56033046FC7B6BAB, 0xF0CFBC209AF4361D)
 
 
@@ -79,8 +83,8 @@ def _window(words: list[Formula], which: Formula, count: int) -> list[Formula]:
 def _payne_hanek(size: Formula, form: Layout) -> tuple[Formula, Formula]:
     """The reduction for large arguments: (r, n). The window is three words wide, as the words of the mantissa.
 
-    size = m * 2**(e - bits + 1) with the top bit of the integer m set. Bits of 2/pi whose product with m is a multiple of 4
-    are left out: the window starts at bit e - bits - 1 (a word of zeros stands in front, for small e).
+    size = m * 2**(e - bits + 1) with the top bit of the integer m set. Bits of 2/pi whose product with m is a multiple
+    of 4 are left out: the window starts at bit e - bits - 1 (a word of zeros stands in front, for small e).
     """
     width, unsigned = form.bits, form.unsigned
     table = _BITS_OF_TWO_OVER_PI if width == 64 else tuple(
