@@ -11,10 +11,12 @@ bool is i1 in registers and a byte in memory; bfloat16 is its 16 bits (arithmeti
 """
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import numpy as np
 
+from ..dtypes import (bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64)
 from ..errors import CompilationError
 from ..ir.expr import COMPARISONS
 from ..ir.instructions import Instruction, InstructionList
@@ -24,9 +26,8 @@ from ..ir.types import Literal
 PASSES = ("sroa", "instcombine", "simplifycfg")
 """The function passes that the text needs, in the order in which they pay."""
 
-_TYPES = {"bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
-          "uint32": "i32", "uint64": "i64", "float16": "half", "bfloat16": "i16", "float32": "float",
-          "float64": "double"}
+_TYPES = {bool_: "i1", int8: "i8", int16: "i16", int32: "i32", int64: "i64", uint8: "i8", uint16: "i16", uint32: "i32",
+          uint64: "i64", float16: "half", bfloat16: "i16", float32: "float", float64: "double"}
 _SUFFIXES = {"half": "f16", "float": "f32", "double": "f64"}
 _FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _FLOAT_ARITHMETIC = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv",
@@ -48,12 +49,12 @@ def render(code: InstructionList, target: Target) -> str:
 
 def scalar_type(dtype: np.dtype) -> str:
     """The LLVM type of one element in a register."""
-    return _TYPES[dtype.name]
+    return _TYPES[dtype]
 
 
 def memory_type(dtype: np.dtype) -> str:
     """The LLVM type of one element in memory."""
-    return "i8" if dtype.name == "bool" else _TYPES[dtype.name]
+    return "i8" if dtype == bool_ else _TYPES[dtype]
 
 
 def _is_float(dtype: np.dtype) -> bool:
@@ -62,18 +63,19 @@ def _is_float(dtype: np.dtype) -> bool:
 
 def literal_text(value: Literal) -> str:
     """A constant in LLVM's notation: floats by their bits."""
-    name = value.dtype.name
-    if name == "bool":
+    dtype = value.dtype
+    if dtype == bool_:
         return "true" if value.value else "false"
-    if name == "bfloat16":
-        return str(int.from_bytes(value.bits, "little"))
-    if name == "float16":
-        return f"0xH{int.from_bytes(value.bits, 'little'):04X}"
-    if value.dtype.kind == "f":   # a float32 is written as the float64 of equal value
-        item = np.frombuffer(value.bits, value.dtype)
-        if np.isnan(item[0]) and name == "float32":
-            return _nan_text(int.from_bytes(value.bits, "little"))
-        return f"0x{int(item.astype(np.float64).view(np.uint64)[0]):016X}"
+    bits = int.from_bytes(value.bits, "little")
+    if dtype == bfloat16:
+        return str(bits)
+    if dtype == float16:
+        return f"0xH{bits:04X}"
+    if dtype == float64:
+        return f"0x{bits:016X}"
+    if dtype == float32:   # written as the float64 of equal value
+        number = struct.unpack("<f", value.bits)[0]
+        return _nan_text(bits) if number != number else f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
     return str(value.value)
 
 
@@ -150,7 +152,7 @@ class Renderer:
     # -- small parts ----------------------------------------------------------------------------------------------
 
     def type(self, dtype: np.dtype, lanes: int) -> str:
-        scalar = _TYPES[dtype.name]
+        scalar = _TYPES[dtype]
         return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
 
     def type_of(self, number: int) -> str:
@@ -253,7 +255,7 @@ class Renderer:
         lanes = self.instructions[i.operands[0]].lanes
         value = self.names[i.operands[0]]
         assert i.dtype is not None
-        if i.dtype.name == "bool" and i.attribute in ("or", "and", "max", "min"):
+        if i.dtype == bool_ and i.attribute in ("or", "and", "max", "min"):
             bits = self.emit(f"bitcast <{lanes} x i1> {value} to i{lanes}")
             every = i.attribute in ("and", "min")
             return self.emit(f"icmp {'eq' if every else 'ne'} i{lanes} {bits}, {-1 if every else 0}", f"%{self.prefix}{number}")
@@ -357,7 +359,7 @@ class Renderer:
 
     def from_memory(self, value: str, dtype: np.dtype, lanes: int, name: str) -> str:
         """A bool as i1; anything else as it is."""
-        if dtype.name != "bool":
+        if dtype != bool_:
             return value
         memory = "i8" if lanes == 1 else f"<{lanes} x i8>"
         return self.emit(f"icmp ne {memory} {value}, {'0' if lanes == 1 else 'zeroinitializer'}", name)
@@ -366,7 +368,7 @@ class Renderer:
         """(type, text) of a value as it is stored."""
         i = self.instructions[number]
         assert i.dtype is not None
-        if i.dtype.name != "bool":
+        if i.dtype != bool_:
             return self.type_of(number), self.names[number]
         memory = "i8" if i.lanes == 1 else f"<{i.lanes} x i8>"
         return memory, self.emit(f"zext {self.typed(number)} to {memory}")
@@ -379,7 +381,7 @@ class Renderer:
         dtype = i.dtype
         assert dtype is not None
         type, align = self.memory_vector(dtype, i.lanes), f"align {dtype.itemsize}"
-        name = f"%{self.prefix}{number}" if dtype.name != "bool" else None
+        name = f"%{self.prefix}{number}" if dtype != bool_ else None
         pointer, offset = i.operands[:2]
         if len(i.operands) == 2:
             value = self.emit(f"load {type}, ptr {self.address(pointer, self.names[offset])}, {align}", name)
@@ -415,7 +417,7 @@ class Renderer:
         name = self.declare(f"llvm.masked.gather.{self.suffix(type)}.v{lanes}p0", type, f"<{lanes} x ptr>",
                             f"<{lanes} x i1>", type)
         value = self.emit(f"call {type} @{name}(<{lanes} x ptr> align {dtype.itemsize} {addresses}, {mask}, "
-                          f"{type} zeroinitializer)", f"%{self.prefix}{number}" if dtype.name != "bool" else None)
+                          f"{type} zeroinitializer)", f"%{self.prefix}{number}" if dtype != bool_ else None)
         return self.from_memory(value, dtype, lanes, f"%{self.prefix}{number}")
 
     def _store(self, number: int, i: Instruction) -> str:
@@ -486,7 +488,7 @@ class Renderer:
         return self.arithmetic(i.op, first.dtype, i.lanes, *operands, name=f"%{self.prefix}{number}")
 
     def refuse_bfloat16(self, op: str, dtype: np.dtype) -> None:
-        if dtype.name == "bfloat16":
+        if dtype == bfloat16:
             raise CompilationError(f"{op} on bfloat16 must be decomposed before rendering")
 
     def arithmetic(self, op: str, dtype: np.dtype, lanes: int, *operands: str, name: str | None = None) -> str:
@@ -506,7 +508,7 @@ class Renderer:
             if op in _ROUNDINGS:
                 intrinsic = f"llvm.{_ROUNDINGS[op]}.{self.suffix(type)}"
                 return self.emit(self.call(intrinsic, type, [a], [type]), name)
-        elif dtype.name == "bool":
+        elif dtype == bool_:
             op = {"add": "or", "mul": "and"}.get(op, op)
             if op in ("and", "or", "xor"):
                 return self.emit(f"{op} {type} {a}, {operands[1]}", name)
@@ -535,7 +537,7 @@ class Renderer:
     def extremum(self, op: str, dtype: np.dtype, lanes: int, a: str, b: str, name: str | None) -> str:
         """max and min; on floats either zero may be taken for the other, which saves half of the instructions."""
         type = self.type(dtype, lanes)
-        if dtype.name == "bool":
+        if dtype == bool_:
             return self.emit(f"{'or' if op == 'max' else 'and'} {type} {a}, {b}", name)
         if _is_float(dtype):
             intrinsic = f"llvm.{op}imum.{self.suffix(type)}"
@@ -563,7 +565,7 @@ class Renderer:
 
     def _not(self, number: int, i: Instruction) -> str:
         assert i.dtype is not None
-        ones = self.fill("true" if i.dtype.name == "bool" else "-1", scalar_type(i.dtype), i.lanes)
+        ones = self.fill("true" if i.dtype == bool_ else "-1", scalar_type(i.dtype), i.lanes)
         return self.emit(f"xor {self.typed(i.operands[0])}, {ones}", f"%{self.prefix}{number}")
 
     def _select(self, number: int, i: Instruction) -> str:
@@ -580,11 +582,11 @@ class Renderer:
         source, result = self.instructions[i.operands[0]].dtype, i.dtype
         assert source is not None and result is not None
         value, type = self.typed(i.operands[0]), self.type_of(number)
-        if "bfloat16" in (source.name, result.name):
+        if bfloat16 in (source, result):
             raise CompilationError("casts of bfloat16 must be decomposed before rendering")
         if source == result or (source.kind in "iu" and result.kind in "iu" and source.itemsize == result.itemsize):
             return self.names[i.operands[0]]
-        if result.name == "bool":
+        if result == bool_:
             zero = self.fill(self.zero(scalar_type(source)), scalar_type(source), i.lanes)
             compare = "fcmp une" if _is_float(source) else "icmp ne"
             return self.emit(f"{compare} {value}, {zero}", f"%{self.prefix}{number}")
@@ -602,6 +604,6 @@ def _cast_opcode(source: np.dtype, result: np.dtype) -> str:
         return "fptrunc" if result.itemsize < source.itemsize else "fpext"
     if _is_float(result):
         return "sitofp" if source.kind == "i" else "uitofp"
-    if source.name != "bool" and result.itemsize < source.itemsize:
+    if source != bool_ and result.itemsize < source.itemsize:
         return "trunc"
     return "sext" if source.kind == "i" else "zext"

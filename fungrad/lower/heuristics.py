@@ -16,6 +16,7 @@ PARALLEL_WORK = 1 << 16      # element-operations below which threads cost more 
 BLOCK = 1 << 14              # elements of a parallel block of a flat loop
 INLINE_LIMIT = 12            # operations of a scratch value that may be computed again in a second place
 ACCUMULATORS = 4
+FEW_ROWS = 32                # outer points below which the vector axis is cut into parallel blocks, too
 
 
 def heuristics(kernel: Kernel, target: Target) -> tuple[Opt, ...]:
@@ -32,6 +33,7 @@ class Chooser:
         self.plan = make_plan(kernel)
         self.analysis = Analysis()
         self.opts: list[Opt] = []
+        self.known: dict[int, tuple[Group, Touched]] = {}
 
     def step(self, name: str, *arguments: object) -> bool:
         """Apply a step if it applies."""
@@ -44,7 +46,10 @@ class Chooser:
         return True
 
     def facts(self, group: Group) -> Touched:
-        return touched(group, self.analysis)
+        known = self.known.get(id(group))
+        if known is None:
+            known = self.known[id(group)] = (group, touched(group, self.analysis))   # keeps the group: ids stay unique
+        return known[1]
 
     def choose(self) -> tuple[Opt, ...]:
         self.merge_groups()
@@ -160,10 +165,14 @@ class Chooser:
         return lanes
 
     def columns(self, number: int, facts: Touched) -> None:
-        group = self.plan.groups[number]
+        plan = self.plan
+        group = plan.groups[number]
         vector = group.vector
         assert vector is not None
-        if len(group.reduced) == 1 and vector.extent > 8 * group.lanes and self.step("stream", number, 8):
+        alone = not plan.outer and len(plan.groups) == 1 and len(group.kept) == 1      # then blocks of it run in parallel
+        divisible = vector.extent % group.lanes == 0 or _points(group.axes) < PARALLEL_WORK
+        if len(group.reduced) == 1 and vector.extent > 8 * group.lanes and (divisible or not alone) \
+                and self.step("stream", number, 8):
             return
         self.step("unroll", number, min(ACCUMULATORS, max(vector.extent // group.lanes, 1)))
 
@@ -187,19 +196,36 @@ class Chooser:
         if len(plan.groups) != 1 or self.work() < PARALLEL_WORK or not plan.groups[0].kept:
             return
         group = plan.groups[0]
-        outside = [a for a in group.kept if a is not group.vector and a is not group.tile]
-        if group.tile is not None and not outside:
+        if group.tile is not None and not self.outside():
             self.step("parallel", 0, 1)
             return
-        while len(outside) > 1 and self.step("fuse", 0, outside[0].name, outside[1].name):
-            group = self.plan.groups[0]
-            outside = [a for a in group.kept if a is not group.vector and a is not group.tile]
+        self.spread(group)
+        while len(outside := self.outside()) > 1 and self.step("fuse", 0, outside[0].name, outside[1].name):
+            pass
+        group = self.plan.groups[0]
         if outside:
             inside = self.work() // outside[0].extent
             self.step("parallel", 0, max(min(BLOCK // max(inside, 1), outside[0].extent // 16), 1))
         elif not group.rows:
-            assert group.vector is not None
             self.step("parallel", 0, self.block(group))
+
+    def outside(self) -> list[Axis]:
+        """The kept axes of the only group around its vectors and tiles."""
+        group = self.plan.groups[0]
+        return [a for a in group.kept if a is not group.vector and a is not group.tile]
+
+    def spread(self, group: Group) -> None:
+        """Few rows, or columns in the order of memory: blocks of the vector axis run in parallel too."""
+        vector, outside = group.vector, self.outside()
+        if vector is None or vector in group.reduced or group.tile is not None:
+            return
+        if _points(tuple(outside)) >= FEW_ROWS or not (outside or group.rows):
+            return
+        chunk = group.lanes * group.unroll
+        most = max(min(BLOCK, vector.extent * _points(tuple(outside)) // 16), 8 * chunk)
+        sizes = [size for size in range(chunk, min(most, vector.extent // 2) + 1, chunk) if vector.extent % size == 0]
+        if sizes:
+            self.step("split", 0, vector.name, sizes[-1])
 
     def block(self, group: Group) -> int:
         """Elements of the vector axis in one parallel block."""

@@ -10,6 +10,7 @@ An Opt (`ir/kernel.py`) is a name and arguments. A group is given by its number,
     inline(g)                   the values that group g writes to scratch are computed where they are read
     absorb()                    the loops of the only group and the outer ones are scheduled together
     reorder(g, names...)        the order of the loops, outermost first
+    split(g, a, size)           axis a becomes two: blocks of `size`, which divides its extent, and places inside them
     fuse(g, a, b)               adjacent axes a, b become one axis (g = -1: outer axes)
     vectorize(g, a, lanes)      axis a becomes the innermost loop, in vectors (g = -1: points of the outer axis a side by side)
     unroll(g, count)            count vectors an iteration (of a reduction: count accumulators)
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from inspect import signature
 
 import numpy as np
 
@@ -229,6 +231,10 @@ def apply(plan: Plan, opt: Opt) -> Plan:
     number = opt.arguments[0] if opt.arguments else 0
     if not (0 <= number < len(plan.groups) or (number == -1 and opt.name in ("fuse", "parallel", "vectorize"))):
         raise ScheduleError(f"{opt}: the kernel has {len(plan.groups)} groups")
+    try:
+        _SIGNATURES[opt.name].bind(plan, *opt.arguments)
+    except TypeError as error:
+        raise ScheduleError(f"{opt}: {error}") from None
     return OPTS[opt.name](plan, *opt.arguments)
 
 
@@ -254,6 +260,21 @@ def _fuse(plan: Plan, number: int, first: str, second: str) -> Plan:
     writes = tuple(replace(rewrite(w, by), reduced=frozenset(made if r is a else r for r in w.reduced if r is not b))
                    for w in group.writes)
     return plan.with_group(number, replace(group, axes=merged, writes=writes))
+
+
+def _split(plan: Plan, number: int, name: str, size: int) -> Plan:
+    group = plan.groups[number]
+    a = group.find(name)
+    if not 1 < size < a.extent or a.extent % size or a is group.tile:
+        raise ScheduleError(f"{a} is not split into blocks of {size}")
+    block, inner = Axis(a.name + "_block", a.extent // size), Axis(a.name + "_in", size)
+    by = {a: operation("add", operation("mul", axis(block), index_constant(size)), axis(inner))}
+    place = group.axes.index(a)
+    axes = group.axes[:place] + (block, inner) + group.axes[place + 1:]
+    writes = tuple(replace(rewrite(w, by), reduced=frozenset(
+        made for r in w.reduced for made in ((block, inner) if r is a else (r,)))) for w in group.writes)
+    vector = inner if group.vector is a else group.vector
+    return plan.with_group(number, replace(group, axes=axes, writes=writes, vector=vector))
 
 
 def _reorder(plan: Plan, number: int, *names: str) -> Plan:
@@ -407,5 +428,6 @@ def _check_dependences(first: Group, writes: tuple[Write, ...]) -> None:
         raise ScheduleError("the second group overwrites what the first reads")
 
 
-OPTS = {"merge": _merge, "inline": _inline, "absorb": _absorb, "reorder": _reorder, "fuse": _fuse, "vectorize": _vectorize,
+OPTS = {"merge": _merge, "inline": _inline, "absorb": _absorb, "split": _split, "reorder": _reorder, "fuse": _fuse, "vectorize": _vectorize,
         "unroll": _unroll, "tile": _tile, "stream": _stream, "parallel": _parallel}
+_SIGNATURES = {name: signature(step) for name, step in OPTS.items()}

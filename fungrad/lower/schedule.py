@@ -8,6 +8,8 @@ from ..ir.expr import Axis, Expr, axis, index_constant, operation
 from ..ir.kernel import Kernel, Loop, Opt
 from ..ir.target import Target
 from .contraction import apply as apply_to_contraction, schedule_contraction
+from .decompose import Rewriter
+from .decompose.dtypes import converts_float16
 from .heuristics import heuristics
 from .loop_tree import build, replace_in
 from .plan import apply, make_plan
@@ -32,6 +34,8 @@ def schedule_nests(kernel: Kernel, target: Target, opts: tuple[Opt, ...] | None 
     for opt in opts:
         plan = apply(plan, opt)
     body, scratch = build(plan, kernel.scratch)
+    if not converts_float16(target):   # accumulators in float32 are rounded to float16 here
+        body = Rewriter(target).body(body)
     return replace(kernel, body=body, scratch=scratch, schedule=opts)
 
 

@@ -29,6 +29,7 @@ from .plan import Access, Group, replace_axes, touched, write_of
 LONG = 1 << 17          # elements of a nest from which threads help
 BLOCK = 1 << 14         # elements of a block of a reduction along memory
 COLUMN_BLOCK = 1 << 16  # elements of a block of a reduction across rows
+LEAST_ROWS = 8          # rows of a block of a reduction across rows
 ENOUGH = 32             # points that run in parallel anyhow
 
 
@@ -115,6 +116,8 @@ class Splitter:
             width = max(a.extent for a in nest.axes if any(access.form.coefficient(a) == 1 for access in reads))
             others = _points(nest.axes) // width
             size = COLUMN_BLOCK // max(width * inside, 1)
+            if size < LEAST_ROWS:        # then blocks of columns are enough
+                return None
         else:
             others = _points(nest.axes)
             size = BLOCK // max(inside, 1)

@@ -27,6 +27,7 @@ from fungrad.ir.expr import (
 from fungrad.ir.interpret_instructions import run_instructions
 from fungrad.ir.interpret_kernel import Memory, run_body, run_nests
 from fungrad.ir.kernel import Kernel, Nest
+from fungrad.ir.target import Target
 from fungrad.ir.types import array_type
 from fungrad.lower import heuristics, split
 from fungrad.lower.decompose import decompose
@@ -45,7 +46,7 @@ def small_blocks() -> Iterator[None]:
     """Schedule as for large arrays: everything in parallel, in blocks of a few elements."""
     before = (heuristics.PARALLEL_WORK, heuristics.BLOCK, split.LONG, split.BLOCK, split.COLUMN_BLOCK)
     heuristics.PARALLEL_WORK, heuristics.BLOCK = 1, 64
-    split.LONG, split.BLOCK, split.COLUMN_BLOCK = 64, 32, 32
+    split.LONG, split.BLOCK, split.COLUMN_BLOCK = 64, 32, 256
     split._split.cache_clear()
     try:
         yield
@@ -89,20 +90,20 @@ def assert_close(got: np.ndarray, wanted: np.ndarray, label: str) -> None:
                                err_msg=label)
 
 
-def check_stages(kernel: Kernel, seed: int = 0, body: bool = True, native: bool = True) -> Kernel:
+def check_stages(kernel: Kernel, seed: int = 0, body: bool = True, native: bool = True, target: Target = HOST) -> Kernel:
     """Run a fused kernel at every stage and compare; the scheduled kernel."""
     memory = memory_for(kernel, seed)
     wanted = copy(memory)
     run_nests(kernel, wanted)
-    core = decompose(kernel, HOST)
-    scheduled = schedule(core, HOST)
-    code = to_instructions(scheduled, HOST)
+    core = decompose(kernel, target)
+    scheduled = schedule(core, target)
+    code = to_instructions(scheduled, target)
     runs: list[tuple[str, Callable[[Memory], None]]] = [("core operations", lambda m: run_nests(core, m))]
     if body:
         runs.append(("loop tree", lambda m: run_body(scheduled, m)))
         runs.append(("instructions", lambda m: run_instructions(code, m)))
     if native:
-        compiled = Native(code)
+        compiled = Native(code, target)
 
         def in_ranges(m: Memory) -> None:
             arrays = [m[b] for b in kernel.outputs + kernel.inputs]

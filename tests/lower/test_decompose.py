@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +13,7 @@ import scipy.special
 from fungrad.ir.expr import CORE, DECOMPOSED, Axis, Expr, axis, cast, constant, load, operation
 from fungrad.ir.interpret_expr import apply_operation
 from fungrad.ir.kernel import Kernel, Nest
+from fungrad.ir.target import Target
 from fungrad.lower.decompose import RULES, decompose, decompose_expression
 from fungrad.lower.instructions import to_instructions
 from fungrad.lower.schedule import schedule
@@ -56,15 +58,15 @@ RANGES: dict[str, list[tuple[float, float]]] = {
 }
 
 
-def run(value: Callable[..., Expr], *arrays: np.ndarray, dtype: np.dtype | None = None) -> np.ndarray:
+def run(value: Callable[..., Expr], *arrays: np.ndarray, target: Target = HOST) -> np.ndarray:
     """Native code of an elementwise expression."""
     inputs = [buffer(f"x{n}", x.shape, x.dtype) for n, x in enumerate(arrays)]
     i = Axis("i", arrays[0].size)
     e = value(*[load(b, (axis(i),)) for b in inputs])
-    out = buffer("out", arrays[0].shape, dtype or e.dtype)
+    out = buffer("out", arrays[0].shape, e.dtype)
     kernel = Kernel("f", (out,), tuple(inputs), nests=(Nest(out, (axis(i),), (i,), e),))
     result = np.empty(out.type.shape, out.type.dtype)
-    Native(to_instructions(schedule(decompose(kernel, HOST), HOST), HOST))(result, *arrays)
+    Native(to_instructions(schedule(decompose(kernel, target), target), target), target)(result, *arrays)
     return result
 
 
@@ -265,6 +267,23 @@ def test_16_bit_floats_are_rounded_once(op: str, dtype: np.dtype) -> None:
         assert np.abs(bits - expected).max() <= 1
     else:
         np.testing.assert_array_equal(got[~nan], wanted[~nan])
+
+
+def test_float16_in_integers() -> None:
+    """Conversions for machines that have none: every float16, and float32 values next to the middle between two."""
+    plain = replace(HOST, features=(HOST.features | {"sse2"}) - {"f16c"})
+    halves = np.arange(1 << 16, dtype=np.uint16).view(FLOAT16)
+    wide = run(lambda e: cast(e, FLOAT32), halves, target=plain)
+    nan = np.isnan(halves)
+    np.testing.assert_array_equal(np.isnan(wide), nan)
+    np.testing.assert_array_equal(wide[~nan].view(np.uint32), halves[~nan].astype(FLOAT32).view(np.uint32))
+    bits = np.random.default_rng(0).integers(0, 2**32, 20000, np.uint32)
+    middle = (halves.astype(FLOAT32).view(np.uint32) + np.uint32(0x1000))
+    x = np.concatenate([bits, middle, middle - np.uint32(1), middle + np.uint32(1)]).view(FLOAT32)
+    got, wanted = run(lambda e: cast(e, FLOAT16), x, target=plain), x.astype(FLOAT16)
+    nan = np.isnan(x)
+    np.testing.assert_array_equal(np.isnan(got), nan)
+    np.testing.assert_array_equal(got[~nan].view(np.uint16), wanted[~nan].view(np.uint16))
 
 
 @pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)

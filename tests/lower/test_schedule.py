@@ -1,6 +1,8 @@
 """Schedules: every stage from nests to machine code computes the same, for random kernels and for chosen Opts."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -56,6 +58,14 @@ def test_rows(kernel: Kernel, small: bool) -> None:
         return
     with small_blocks():
         check_stages(kernel)
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32])
+@settings(max_examples=15)
+@given(kernel=st.one_of(map_kernels(), reductions(), row_kernels()))
+def test_narrower_vectors(vector_bytes: int, kernel: Kernel) -> None:
+    with small_blocks():
+        check_stages(kernel, target=replace(HOST, vector_bytes=vector_bytes, vector_registers=16))
 
 
 def as_fused(kernel: Kernel) -> Fused:

@@ -16,8 +16,8 @@ from ...ir.kernel import If, Kernel, Loop, Nest, Statement, Store
 from ...ir.target import Target
 from ...util import toposort
 from . import integers, special, transcendental, trigonometric
-from .dtypes import convert, from_float32, is_narrow, to_float32
-from .formula import FLOAT32, FLOAT64, Formula, where
+from .dtypes import (convert, converts_float16, from_float32, half_from_float32, half_to_float32, is_narrow, to_float32)
+from .formula import FLOAT16, FLOAT32, FLOAT64, Formula, where
 
 Rule = Callable[..., Formula]
 
@@ -62,6 +62,7 @@ class Rewriter:
 
     def __init__(self, target: Target):
         self.target = target
+        self.has_float16 = converts_float16(target)
         self.done: dict[Expr, Expr] = {}
 
     def expression(self, e: Expr) -> Expr:
@@ -102,8 +103,8 @@ class Rewriter:
             return x
         if x.op == "cast":
             pair = {source, x.dtype}
-            if pair == {np.dtype("float16"), FLOAT32}:
-                return x
+            if pair == {FLOAT16, FLOAT32}:
+                return x if self.has_float16 else self.half(x)
             return convert(Formula(x.operands[0]), x.dtype).expr
         operands = tuple([to_float32(Formula(operand)).expr if is_narrow(operand.dtype) else operand
                           for operand in x.operands])
@@ -112,6 +113,11 @@ class Rewriter:
         if x.op in COMPARISONS:
             return operation(x.op, *operands)
         return from_float32(Formula(operation(x.op, *operands)), x.dtype).expr
+
+    def half(self, x: Expr) -> Expr:
+        """A cast between float16 and float32 on a machine that has none."""
+        operand = Formula(x.operands[0])
+        return (half_to_float32(operand) if operand.dtype == FLOAT16 else half_from_float32(operand)).expr
 
     def all(self, expressions: Iterable[Expr]) -> tuple[Expr, ...]:
         return tuple([self.expression(e) for e in expressions])

@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...dtypes import bfloat16
+from ...ir.target import Target
 from .formula import FLOAT16, FLOAT32, FLOAT64, UINT32, Formula, where
 
-BFLOAT16_NAME = "bfloat16"
 UINT16 = np.dtype("uint16")
 INT32 = np.dtype("int32")
 
 
 def is_narrow(dtype: np.dtype) -> bool:
     """Whether values of this type are computed in float32."""
-    return dtype == FLOAT16 or dtype.name == BFLOAT16_NAME
+    return dtype == FLOAT16 or dtype == bfloat16
+
+
+def converts_float16(target: Target) -> bool:
+    """Whether a target converts float16 by itself (on x86 that takes F16C; elsewhere it is taken for granted)."""
+    return "f16c" in target.features or "sse2" not in target.features
 
 
 def to_float32(x: Formula) -> Formula:
     """A 16-bit float, exactly."""
-    if x.dtype.name == BFLOAT16_NAME:
+    if x.dtype == bfloat16:
         return (x.bitcast(UINT16).cast(UINT32) << 16).bitcast(FLOAT32)
     return x.cast(FLOAT32)
 
@@ -35,6 +41,28 @@ def from_float32(x: Formula, dtype: np.dtype) -> Formula:
     rounded = bits + 0x7FFF + ((bits >> 16) & 1)
     quiet = bits | 0x400000
     return (where(x.differs(x), quiet, rounded) >> 16).cast(UINT16).bitcast(dtype)
+
+
+def half_to_float32(x: Formula) -> Formula:
+    """float16 to float32 in integers: the exponent is moved by a product with 2**112, which also makes subnormals normal."""
+    bits = x.bitcast(UINT16).cast(UINT32)
+    size = bits & 0x7FFF
+    scaled = (size << 13).bitcast(FLOAT32) * 2.0**112
+    special = ((size << 13) | 0x7F800000).bitcast(FLOAT32)
+    value = where(size >= 0x7C00, special, scaled)
+    return (value.bitcast(UINT32) | ((bits & 0x8000) << 16)).bitcast(FLOAT32)
+
+
+def half_from_float32(x: Formula) -> Formula:
+    """float32 to float16 in integers: rounded to even at bit 13, or for subnormals by adding 1/2 so that they line up."""
+    bits = x.bitcast(UINT32)
+    size = bits & 0x7FFFFFFF
+    normal = (size + (0xFFF + ((112 * 0x800000) ^ 0xFFFFFFFF) + 1) + ((size >> 13) & 1)) >> 13
+    subnormal = (size.bitcast(FLOAT32) + 0.5).bitcast(UINT32) - 0x3F000000
+    value = where(size < 0x38800000, subnormal, normal)
+    value = where(size >= 0x477FF000, value.like(0x7C00), value)
+    value = where(size > 0x7F800000, value.like(0x7E00), value)
+    return (value | ((bits >> 16) & 0x8000)).cast(UINT16).bitcast(FLOAT16)
 
 
 def round_to_odd(x: Formula) -> Formula:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 
-from .formula import FLOAT32, INFINITY, NAN, Formula, copy_sign, fma, layout, polynomial, where
+from .formula import FLOAT32, INFINITY, NAN, Formula, copy_sign, fma, layout, polynomial, rarely, where
 from .transcendental import exp, exp2_normal, log
 from .trigonometric import sin_cos
 
@@ -113,11 +113,12 @@ def erf_inv(x: Formula) -> Formula:
     """The inverse of erf, by polynomials in -log(1 - x**2) (Giles, "Approximating the erfinv function")."""
     w = -log(fma(-x, x, 1.0))
     root = w.sqrt()
-    *early, last = [(end, polynomial((root if takes_root else w) - centre, coefficients))
-                    for end, takes_root, centre, coefficients in _ERF_INV[layout(x).bits]]
-    ratio = last[1]
-    for end, value in reversed(early):
-        ratio = where(w < end, value, ratio)
+    first, *further = [(end, polynomial((root if takes_root else w) - centre, coefficients))
+                       for end, takes_root, centre, coefficients in _ERF_INV[layout(x).bits]]
+    tail = further[-1][1]
+    for end, value in reversed(further[:-1]):
+        tail = where(w < end, value, tail)
+    ratio = rarely(w >= first[0], tail, first[1])      # one of 300 values of a uniform x
     value = ratio * x
     return where(abs(x).equals(1.0), copy_sign(value.like(INFINITY), x), value)
 
