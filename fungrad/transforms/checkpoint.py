@@ -18,10 +18,11 @@ from .. import tree
 from ..ir.expr import Expr, Reader
 from ..ir.interpret import interpret
 from ..ir.primitive import Linear, Primitive, Refused, Zero, declare
-from ..ir.program import INPUT, Node, Program
+from ..ir.program import RESULT, Node, Program, node, program as make_program
 from ..ir.types import Type
 from ..ops.rules import batch_to_front, instantiate, move_axis
 from ..trace import bind, evaluate, process_in, trace_program
+from ..util import toposort
 from .batch import batch_program
 from .call import call_p
 from .flat import FlatFunction, function_name, is_weak, leaf_name, to_value
@@ -97,47 +98,64 @@ checkpoint_policies = SimpleNamespace(
 @functools.lru_cache(maxsize=1024)
 def _split(program: Program, policy: Policy) -> tuple[Program, Program, int]:
     """The program with what the policy saves as further outputs, the program that takes those as further inputs, their number."""
-    saved = [node for node in program.nodes() if node.primitive is not INPUT and isinstance(node.type, Type) and policy(node)
-             and node.operands]
+    saved = [n for n in program.nodes() if n.operands and isinstance(n.type, Type) and policy(n)]
     if not saved:
         return program, program, 0
     first = trace_program(lambda *xs: _with_nodes(program, xs, saved), program.input_types).program
     count = len(program.input_types)
-    types = [*program.input_types, *(node.type for node in saved)]
+    types = [*program.input_types, *(n.type for n in saved)]
     second = trace_program(lambda *xs: _evaluate_given(program, xs[:count], dict(zip(saved, xs[count:], strict=True))),
                            types).program
     return first, second, len(saved)
 
 
 def _with_nodes(program: Program, values: Sequence[Any], nodes: Sequence[Node]) -> list[Any]:
-    whole = Program(program.input_types, (*program.outputs, *nodes))
-    return evaluate(whole, values)
+    return evaluate(make_program(program.input_types, (*program.outputs, *nodes)), values)
 
 
 def _evaluate_given(program: Program, values: Sequence[Any], given: dict[Node, Any]) -> list[Any]:
     """Evaluate a program some of whose nodes are known; where a node's tangent matters it is that of the known value."""
     environment: dict[Node, Any] = dict(zip(program.inputs, values, strict=True))
-    for node in program.nodes():
-        if node in environment:
+    for n in program.nodes():
+        if n in environment:
             continue
-        if node.primitive.name == "result":
-            environment[node] = environment[node.operands[0]][node.param("number")]
+        if n.primitive is RESULT:
+            environment[n] = environment[n.operands[0]][n.param("number")]
         else:
-            operands = [environment[operand] for operand in node.operands]
-            result = bind(node.primitive, *operands, **dict(node.params))
-            environment[node] = bind(saved_p, result, given[node]) if node in given else result
+            environment[n] = bind(n.primitive, *[environment[operand] for operand in n.operands], **dict(n.params))
+        if n in given:
+            environment[n] = bind(saved_p, environment[n], given[n])
     return [environment[output] for output in program.outputs]
 
 
-# Stands for a value that was saved: its value is the second operand's, its tangent the first one's.
+def _saved_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    return bind(saved_p, *primals), tangents[0]
+
+
 saved_p = declare(Primitive(
-    "saved", lambda x, value: value, lambda x, value: value,
-    lambda primals, tangents: (primals[1], tangents[0]),
+    "saved", lambda x, value: value, lambda x, value: value, _saved_jvp,
     Refused("a saved value is replaced when its program is differentiated"),
     lambda size, operands, axes: (bind(saved_p, *[batch_to_front(size, x, a) for x, a in zip(operands, axes, strict=True)]),
                                   0),
     lambda readers, index, valid, type: readers[1](index, valid), frozenset({"movement", "cheap"}),
     "The second operand, which was saved; its derivative is the first one's."))
+
+
+def _with_saved(program: Program) -> Program:
+    """The program reading saved values wherever it reads what they were computed as."""
+    given = {n.operands[0]: n.operands[1] for n in program.nodes() if n.primitive is saved_p}
+    if not given:
+        return program
+
+    def source(n: Node) -> Node:
+        while n in given or n.primitive is saved_p:
+            n = given[n] if n in given else n.operands[1]
+        return n
+    roots = [source(output) for output in program.outputs]
+    at: dict[Node, Node] = {}
+    for n in toposort(roots, lambda n: [source(operand) for operand in n.operands]):
+        at[n] = node(n.primitive, tuple([at[source(operand)] for operand in n.operands]), dict(n.params), n.type)
+    return make_program(program.input_types, tuple([at[root] for root in roots]))
 
 
 # ---- the primitives -------------------------------------------------------------------------------------------------
@@ -197,6 +215,7 @@ checkpoint_p = declare(Primitive(
 def _tangent_program(program: Program, nonzero: tuple[bool, ...]) -> Program:
     """[inputs..., tangents of the nonzero ones...] -> [tangents of the nonzero outputs...], from behind barriers."""
     forward, mask = jvp_program(program, nonzero)
+    forward = _with_saved(forward)
     count = len(program.input_types)
 
     def tangents(*values: Any) -> list[Any]:
@@ -234,6 +253,7 @@ def _linear_batch(size: int, operands: Sequence[Any], axes: Sequence[int | None]
 def _backward(program: Program, nonzero: tuple[bool, ...], flowing: tuple[bool, ...]) -> Program:
     """[inputs..., cotangents of the outputs marked flowing...] -> [cotangents of the nonzero inputs...]"""
     forward, linear, mask = linearize_program(program, nonzero)
+    forward = _with_saved(forward)
     count, outputs = len(program.input_types), len(program.outputs)
     types = [type for type, flag in zip(program.output_types, mask, strict=True) if flag]
 

@@ -186,8 +186,6 @@ ppermute_p = declare(Primitive(
 
 
 def _exchange_type(x: Type, *, axis_name: Any, axis_size: int) -> Type:
-    if x.shape[0] != axis_size:
-        raise ShapeError(f"all_to_all: the split axis has extent {x.shape[0]}, but the named axis has size {axis_size}")
     return x
 
 
@@ -316,6 +314,9 @@ def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axi
                 raise ShapeError(f"lax.all_to_all: axis {split} of {value.type} does not divide into {size} parts")
             shape = value.shape
             value = reshape(value, (*shape[:split], size, shape[split] // size, *shape[split + 1:]))
+        elif value.shape[split] != size:
+            raise ShapeError(f"lax.all_to_all: axis {split} of {value.type} must have extent {size}, the named axis' size; "
+                             f"or use tiled=True")
         parts = bind(all_to_all_p, move_axis(value, split, 0), axis_name=axis_name, axis_size=size)
         value = move_axis(parts, 0, joined)
         if not tiled:
