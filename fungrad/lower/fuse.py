@@ -1,6 +1,7 @@
-"""Program -> Fused: fusion in four steps.
+"""Program -> Fused: fusion in five steps.
 
-    fuse_stages   which values get a loop nest of their own; the rest is index arithmetic in their readers
+    fuse_choose   which values are computed once; the rest is index arithmetic in their readers
+    fuse_stages   their loop nests
     fuse_groups   which of them share a kernel, under which outer axes
     fuse_recompute  which values are computed again rather than read from another kernel
     fuse_kernels  where each lives (global, scratch, nowhere), canonical names, one object for equal kernels
@@ -21,10 +22,11 @@ from ..ir.expr import Buffer
 from ..ir.kernel import Fused, Launch
 from ..ir.program import Program
 from ..ir.target import Target
+from .fuse_choose import choose_stages
 from .fuse_groups import Group, Grouper
 from .fuse_kernels import KernelBuilder, fragment_kernel
 from .fuse_recompute import recompute
-from .fuse_stages import StageBuilder, choose_stages
+from .fuse_stages import StageBuilder
 from .index import Simplifier
 
 

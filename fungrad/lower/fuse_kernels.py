@@ -10,7 +10,6 @@ are equal values, and `intern_kernel` makes them one object: N equal layers comp
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 from ..ir.expr import (
     TRUE,
@@ -18,8 +17,8 @@ from ..ir.expr import (
     Buffer,
     Expr,
     axis as axis_expr,
-    conjunction,
     constant,
+    guarded,
     index_constant,
     load,
     operation,
@@ -28,40 +27,15 @@ from ..ir.expr import (
 )
 from ..ir.kernel import Kernel, Nest
 from ..ir.target import Target
-from ..ir.types import Type, array_type
+from ..ir.types import array_type
 from .fuse_arrange import arrange
 from .fuse_axes import split_axes
 from .fuse_blocks import BlockOf
+from .fuse_choose import RECOMPUTE
 from .fuse_groups import Group
-from .fuse_stages import RECOMPUTE, Stage
+from .fuse_names import canonical_axis, canonical_buffer, intern_kernel
+from .fuse_stages import Stage
 from .index import Simplifier
-
-MAX_KERNELS = 4096
-
-
-@lru_cache(maxsize=8192)
-def canonical_axis(name: str, extent: int) -> Axis:
-    """The one axis with this name and extent."""
-    return Axis(name, extent)
-
-
-@lru_cache(maxsize=8192)
-def canonical_buffer(name: str, type: Type, scope: str) -> Buffer:
-    """The one buffer with this name, type and scope."""
-    return Buffer(name, type, scope)
-
-
-_kernels: dict[Kernel, Kernel] = {}
-
-
-def intern_kernel(kernel: Kernel) -> Kernel:
-    """The first kernel equal to this one (reasons do not count)."""
-    found = _kernels.get(kernel)
-    if found is None:
-        if len(_kernels) >= MAX_KERNELS:
-            _kernels.clear()
-        found = _kernels[kernel] = kernel
-    return found
 
 
 class KernelBuilder:
@@ -252,12 +226,7 @@ class KernelBuilder:
             value = self.simplify(substitute(value, lambda e: places.get(e.attribute) if e.op == "axis" else None))
         if valid is TRUE:
             return value
-
-        def guard(e: Expr) -> Expr | None:
-            if e.op != "load":
-                return None
-            return load(e.attribute, e.operands[:-1], conjunction(valid, e.operands[-1]))
-        return select(valid, substitute(value, guard), constant(0, value.dtype))
+        return select(valid, guarded(value, valid), constant(0, value.dtype))
 
     def _name(self) -> str:
         """A name that says the kind and the extents: rows_4096_1024, contraction_512x512_784."""

@@ -6,10 +6,11 @@ bytes of writing and reading it are weighed against the further bytes and the ar
 """
 from __future__ import annotations
 
-from ..ir.expr import TRUE, Buffer, Expr, conjunction, constant, load, select, substitute
+from ..ir.expr import TRUE, Buffer, Expr, constant, guarded, select, substitute
 from .cost import expression_cost
+from .fuse_choose import MAX_COST
 from .fuse_groups import Group, Grouper
-from .fuse_stages import MAX_COST, Stage
+from .fuse_stages import Stage
 from .index import Simplifier
 from .walk import loads_of
 
@@ -27,10 +28,7 @@ def inline_at(value: Expr, stage: Stage, index: tuple[Expr, ...], valid: Expr) -
     result = substitute(value, replace)
     if valid is TRUE:
         return result
-
-    def guard(e: Expr) -> Expr | None:
-        return load(e.attribute, e.operands[:-1], conjunction(valid, e.operands[-1])) if e.op == "load" else None
-    return select(valid, substitute(result, guard), constant(0, result.dtype))
+    return select(valid, guarded(result, valid), constant(0, result.dtype))
 
 
 class Recompute:

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from fungrad.ir.types import array_type
 from fungrad.lower import fuse_blocks, fuse_groups, fuse_stages
 from fungrad.lower.fuse import fuse
-from fungrad.ops import contract, create, elementwise as e, linear, reduce, slicing
+from fungrad.ops import contract, create, cumulative, elementwise as e, linear, reduce, slicing
 from fungrad.trace import evaluate
 from fungrad.transforms.linearize import linearize_program
 from fungrad.transforms.transpose import transpose_program
@@ -234,6 +234,26 @@ def test_a_part_that_is_reshaped_has_the_axes_of_what_it_reads():
         return [slicing.concatenate([flat, y], 1), heads]
     fused = check(traced(parts, (64, 256), (64, 256)))
     assert len(fused.launches) == 2
+
+
+def test_a_cheap_operand_is_computed_where_an_op_with_loops_reads_it():
+    def running(x, y):
+        return [cumulative.cumsum(e.mul(x, e.add(y, x)), 1)]
+    fused = check(traced(running, (16, 24), (16, 24)))
+    (launch,) = fused.launches
+    assert launch.kernel.kind == "loops" and len(launch.kernel.inputs) == 2
+
+
+def test_an_expensive_or_shared_operand_of_an_op_with_loops_is_not():
+    assert kernels(lambda x: [cumulative.cumsum(e.tanh(x), 1)], (16, 24)) == ["nests", "loops"]
+    assert kernels(lambda x: [cumulative.cumsum(e.neg(x), 1), e.neg(x)], (16, 24)) == ["nests", "loops"]
+
+
+def test_equal_ops_with_loops_and_operands_are_the_same_kernel():
+    def twice(x, y):
+        return [cumulative.cumsum(e.mul(x, x), 0), cumulative.cumsum(e.mul(y, y), 0)]
+    first, second = check(traced(twice, (16, 24), (16, 24))).launches
+    assert first.kernel is second.kernel
 
 
 def test_reasons_are_given():
