@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..util import toposort
 from .intern import InternTable
 from .types import Literal, Shape, Type, literal
 
@@ -193,6 +194,18 @@ def substitute(x: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
             continue
         done[e] = rebuild(e, tuple(done[operand] for operand in e.operands))
         stack.pop()
+    return done[x]
+
+
+def guarded(x: Expr, valid: Expr) -> Expr:
+    """`x` with every load, those within the indices of other loads included, carried out only where `valid` holds."""
+    done: dict[Expr, Expr] = {}
+    for e in toposort([x], lambda e: e.operands):
+        operands = tuple([done[operand] for operand in e.operands])
+        if e.op == "load":
+            done[e] = load(e.attribute, operands[:-1], conjunction(valid, operands[-1]))
+        else:
+            done[e] = rebuild(e, operands)
     return done[x]
 
 

@@ -191,6 +191,8 @@ class Simplifier(Forms):
         if a.dtype != INDEX:
             return self._compare_bounds(e.op, self.bounds(a), self.bounds(b)) or e
         terms, offset = self.affine(self(operation("sub", a, b)))
+        if not self._never_wraps(a, b, terms, offset):
+            return self._compare_bounds(e.op, self.bounds(a), self.bounds(b)) or e
         decided = self._compare_bounds(e.op, self.affine_bounds(terms, offset), (0, 0))
         if decided is not None:
             return decided
@@ -207,6 +209,14 @@ class Simplifier(Forms):
                 return FALSE if op == "eq" else TRUE
             terms, limit = tuple((term, c // factor) for term, c in terms), -(-limit // factor)
         return operation(op, self.build(terms, 0), index_constant(limit))
+
+    def _never_wraps(self, a: Expr, b: Expr, terms: tuple[tuple[Expr, int], ...], offset: int) -> bool:
+        """Whether a - b stays within 64 bits, as sums of axes do; data need not. `x < constant` is as good."""
+        limit = integer_value(b)
+        if limit is not None and terms == ((a, 1),) and -limit == offset and limit < 2**63 - 1:
+            return True
+        return fits(self.bounds(a), INDEX) and fits(self.bounds(b), INDEX) and \
+            fits(self.affine_bounds(terms, offset), INDEX)
 
     def _widened(self, x: Expr) -> Expr:
         """An integer without the casts that do not change its value, in INDEX where it comes from there."""
@@ -388,6 +398,9 @@ class Simplifier(Forms):
         if not limits:
             return expressions
         inner = _Conditional(self, limits)
+        for e in subexpressions(*expressions):
+            if e.op == "load":   # is carried out where the conditions do not hold as well
+                inner._done[e] = e
         return tuple([inner(x) for x in expressions])
 
 
@@ -421,7 +434,7 @@ class _Conditional(Simplifier):
             if known_high is not None:
                 narrowed = known_high * factor + offset
                 high = narrowed if high is None else min(high, narrowed)
-        return low, high
+        return self.without_wrapping(terms, offset, low, high)
 
     def _find_bounds(self, x: Expr) -> Interval:
         low, high = super()._find_bounds(x)

@@ -152,7 +152,8 @@ class Forms:
         return UNBOUNDED
 
     def affine_bounds(self, terms: Iterable[tuple[Expr, int]], offset: int) -> Interval:
-        """The interval of an affine form."""
+        """The interval of an affine form; unbounded where the sum of some elements may wrap around."""
+        terms = tuple(terms)
         low: int | None = offset
         high: int | None = offset
         for term, coefficient in terms:
@@ -161,7 +162,14 @@ class Forms:
                 a, b = b, a
             low = None if low is None or a is None else low + a * coefficient
             high = None if high is None or b is None else high + b * coefficient
-        return low, high
+        return self.without_wrapping(terms, offset, low, high)
+
+    @staticmethod
+    def without_wrapping(terms: tuple[tuple[Expr, int], ...], offset: int, low: int | None,
+                         high: int | None) -> Interval:
+        """The interval of an affine form, if the form is one value or its sum stays within 64 bits."""
+        itself = not offset and len(terms) == 1 and terms[0][1] == 1
+        return (low, high) if itself or fits((low, high), INDEX) else UNBOUNDED
 
     def _product_bounds(self, x: Expr) -> Interval:
         if x.op != "mul":
@@ -170,7 +178,8 @@ class Forms:
         if a is None or b is None or c is None or d is None:
             return UNBOUNDED
         corners = (a * c, a * d, b * c, b * d)
-        return min(corners), max(corners)
+        found = min(corners), max(corners)
+        return found if fits(found, INDEX) else UNBOUNDED
 
     def _quotient_bounds(self, x: Expr) -> Interval:
         n = integer_value(x.operands[1])

@@ -18,6 +18,7 @@ from fungrad.ir.expr import (
     cast,
     conjunction,
     constant,
+    guarded,
     index_constant as c,
     load,
     operation as op,
@@ -197,3 +198,36 @@ def test_wrapping_integers_are_folded_as_they_wrap():
     int8 = np.dtype("int8")
     assert simple(op("add", constant(127, int8), constant(1, int8))) is constant(-128, int8)
     assert i.dtype == INDEX and TRUE.dtype == BOOL
+
+
+# ---- integers that wrap around, and loads within indices -------------------------------------------------------------
+
+INT64 = Buffer("data", array_type((5,), np.dtype("int64")))
+
+
+def test_comparisons_of_data_do_not_subtract():
+    """int64 data may differ by more than int64 holds: x > y is not x - y >= 1."""
+    x, y = load(INT64, (i,)), load(INT64, (c(0),))
+    memory = {INT64: np.array([2, -2**63, 2**63 - 1, 0, 7])}
+    for e in (op("gt", x, y), op("lt", op("add", x, c(1)), c(5)), op("eq", op("mul", x, c(2)), c(-2)),
+              op("le", x, c(2**63 - 1)), op("ge", op("add", y, x), c(3))):
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(evaluate(simple(e), {I: np.arange(5)}, memory, {}),
+                                          evaluate(e, {I: np.arange(5)}, memory, {}))
+
+
+def test_a_condition_of_a_load_is_not_taken_from_the_loads_in_its_index():
+    """The inner load is carried out, at -1, where the outer one is not."""
+    inside = op("ge", i, c(1))
+    inner = load(INT64, (op("sub", i, c(1)),), inside)
+    outer = load(INT64, (op("max", op("min", inner, c(4)), c(0)),), inside)
+    result = simple(outer)
+    assert all(inside in conjuncts(e.operands[-1]) for e in (result, result.operands[0].operands[0].operands[0])
+               if e.op == "load")
+    evaluate(result, {I: np.arange(5)}, {INT64: np.arange(5)}, {})   # raises for a read outside the buffer
+
+
+def test_guarding_an_expression_guards_the_loads_in_indices():
+    inner = load(INT64, (i,))
+    e = guarded(load(INT64, (op("rem", inner, c(5)),)), op("ge", j, c(1)))
+    assert e.operands[-1] is op("ge", j, c(1)) and e.operands[0].operands[0].operands[-1] is op("ge", j, c(1))
