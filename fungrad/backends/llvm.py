@@ -2,10 +2,10 @@
 
     define void @NAME(ptr noalias %arg0, ..., ptr noalias %scratch, i64 %begin, i64 %end)
 
-Arguments: the kernel's global buffers in order, a thread-private block for its scratch buffers (aligned to 64 bytes), and
-the range of the parallel axis. The text is near its final form: vectors are explicit, loops are rotated and loads are
-hoisted, so that a light pass list suffices (`PASSES`). Multiplications and additions carry the `contract` flag, so that
-they become fused multiply-adds; no other floating-point liberty is given.
+Arguments: the kernel's global buffers in order, a thread-private block for its scratch buffers (aligned to 64 bytes),
+and the range of the parallel axis. The text is near its final form: vectors are explicit, loops are rotated and loads
+are hoisted, so that a light pass list suffices (`PASSES`). Multiplications and additions carry the `contract` flag, so
+that they become fused multiply-adds; no other floating-point liberty is given.
 
 bool is i1 in registers and a byte in memory; bfloat16 is its 16 bits (arithmetic on it is decomposed before).
 """
@@ -16,7 +16,21 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..dtypes import (bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64)
+from ..dtypes import (
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 from ..errors import CompilationError
 from ..ir.expr import COMPARISONS
 from ..ir.instructions import Instruction, InstructionList
@@ -116,7 +130,8 @@ class Renderer:
         else:
             self.body()
         arguments = [f"ptr noalias %arg{i}" for i in range(len(self.code.parameters))]
-        head = f"define void @{self.code.name}({', '.join([*arguments, 'ptr noalias %scratch', 'i64 %begin', 'i64 %end'])})"
+        arguments += ["ptr noalias %scratch", "i64 %begin", "i64 %end"]
+        head = f"define void @{self.code.name}({', '.join(arguments)})"
         body = [f"{head} nounwind {{", "entry:", *self.allocas, *self.lines, "  ret void", "}"]
         metadata = ["!0 = !{i32 1}"] if self.stream_used else []
         return "\n".join([*body, *self.declarations.values(), *metadata]) + "\n"
@@ -149,7 +164,7 @@ class Renderer:
         self.line(f"br label %{done}")
         self.start(done)
 
-    # -- small parts ----------------------------------------------------------------------------------------------
+    # -- small parts -------------------------------------------------------------------------------------------------
 
     def type(self, dtype: np.dtype, lanes: int) -> str:
         scalar = _TYPES[dtype]
@@ -162,6 +177,10 @@ class Renderer:
 
     def typed(self, number: int) -> str:
         return f"{self.type_of(number)} {self.names[number]}"
+
+    def name(self, number: int) -> str:
+        """The name of the result of an instruction."""
+        return f"%{self.prefix}{number}"
 
     def emit(self, text: str, name: str | None = None) -> str:
         """A line that defines a value; its name."""
@@ -215,7 +234,7 @@ class Renderer:
                 return f"%arg{position}"
         for buffer, offset in self.code.scratch:
             if buffer is i.attribute:
-                return self.emit(f"getelementptr i8, ptr %scratch, i64 {offset}", f"%{self.prefix}{number}")
+                return self.emit(f"getelementptr i8, ptr %scratch, i64 {offset}", self.name(number))
         raise CompilationError(f"{i.attribute} is not a parameter of {self.code.name}")
 
     def _begin(self, number: int, i: Instruction) -> str:
@@ -232,23 +251,24 @@ class Renderer:
         type = self.type(i.dtype, i.lanes)
         first = self.emit(f"insertelement {type} poison, {self.typed(i.operands[0])}, i64 0")
         return self.emit(f"shufflevector {type} {first}, {type} poison, <{i.lanes} x i32> zeroinitializer",
-                         f"%{self.prefix}{number}")
+                         self.name(number))
 
     def _lanes(self, number: int, i: Instruction) -> str:
         return "<" + ", ".join(f"i64 {lane}" for lane in range(i.lanes)) + ">"
 
     def _extract(self, number: int, i: Instruction) -> str:
-        return self.emit(f"extractelement {self.typed(i.operands[0])}, i64 {i.attribute}", f"%{self.prefix}{number}")
+        return self.emit(f"extractelement {self.typed(i.operands[0])}, i64 {i.attribute}", self.name(number))
 
     def _insert(self, number: int, i: Instruction) -> str:
         vector, scalar = i.operands
-        return self.emit(f"insertelement {self.typed(vector)}, {self.typed(scalar)}, i64 {i.attribute}", f"%{self.prefix}{number}")
+        text = f"insertelement {self.typed(vector)}, {self.typed(scalar)}, i64 {i.attribute}"
+        return self.emit(text, self.name(number))
 
     def _shuffle(self, number: int, i: Instruction) -> str:
         a, b = i.operands
         mask = ", ".join(f"i32 {lane}" for lane in i.attribute)
         return self.emit(f"shufflevector {self.typed(a)}, {self.typed(b)}, <{len(i.attribute)} x i32> <{mask}>",
-                         f"%{self.prefix}{number}")
+                         self.name(number))
 
     def _fold(self, number: int, i: Instruction) -> str:
         """Halves are combined until one lane is left."""
@@ -258,7 +278,7 @@ class Renderer:
         if i.dtype == bool_ and i.attribute in ("or", "and", "max", "min"):
             bits = self.emit(f"bitcast <{lanes} x i1> {value} to i{lanes}")
             every = i.attribute in ("and", "min")
-            return self.emit(f"icmp {'eq' if every else 'ne'} i{lanes} {bits}, {-1 if every else 0}", f"%{self.prefix}{number}")
+            return self.emit(f"icmp {'eq' if every else 'ne'} i{lanes} {bits}, {-1 if every else 0}", self.name(number))
         while lanes > 2:
             type, half = self.type(i.dtype, lanes), lanes // 2
             low, high = (self.emit(f"shufflevector {type} {value}, {type} poison, <{half} x i32> <"
@@ -267,9 +287,9 @@ class Renderer:
             value = self.arithmetic(i.attribute, i.dtype, half, low, high)
             lanes = half
         pair = [self.emit(f"extractelement {self.type(i.dtype, 2)} {value}, i64 {lane}") for lane in (0, 1)]
-        return self.arithmetic(i.attribute, i.dtype, 1, *pair, name=f"%{self.prefix}{number}")
+        return self.arithmetic(i.attribute, i.dtype, 1, *pair, name=self.name(number))
 
-    # -- control flow -------------------------------------------------------------------------------------------------
+    # -- control flow ------------------------------------------------------------------------------------------------
 
     def _loop(self, number: int, i: Instruction) -> str:
         """A rotated loop: tested at its end, and before it only where it may run zero times."""
@@ -280,7 +300,7 @@ class Renderer:
         else:
             self.line(f"br i1 {self.emit(f'icmp slt i64 {start}, {stop}')}, label %{body}, label %{done}")
         self.start(body)
-        index, following = f"%{self.prefix}{number}", f"%{self.prefix}{number}.next"
+        index, following = self.name(number), f"%{self.prefix}{number}.next"
         self.lines.append("")   # the phi, written when the loop's last block is known
         self.open.append(("loop", body, done, before, str(len(self.lines) - 1), index, following, start, stop,
                           str(i.attribute)))
@@ -337,7 +357,7 @@ class Renderer:
     def _get(self, number: int, i: Instruction) -> str:
         assert i.dtype is not None
         return self.emit(f"load {self.type(i.dtype, i.lanes)}, ptr {self.names[i.operands[0]]}.{i.attribute}",
-                         f"%{self.prefix}{number}")
+                         self.name(number))
 
     def _set(self, number: int, i: Instruction) -> str:
         register, value = i.operands
@@ -381,7 +401,7 @@ class Renderer:
         dtype = i.dtype
         assert dtype is not None
         type, align = self.memory_vector(dtype, i.lanes), f"align {dtype.itemsize}"
-        name = f"%{self.prefix}{number}" if dtype != bool_ else None
+        name = self.name(number) if dtype != bool_ else None
         pointer, offset = i.operands[:2]
         if len(i.operands) == 2:
             value = self.emit(f"load {type}, ptr {self.address(pointer, self.names[offset])}, {align}", name)
@@ -396,7 +416,7 @@ class Renderer:
             address = self.address(pointer, self.names[offset])
             value = self.emit(self.masked("load", type, f"ptr {align} {address}", i.operands[2], "zeroinitializer",
                                           ("ptr", mask_type, type)), name)
-        return self.from_memory(value, dtype, i.lanes, f"%{self.prefix}{number}")
+        return self.from_memory(value, dtype, i.lanes, self.name(number))
 
     @staticmethod
     def zero(type: str) -> str:
@@ -417,8 +437,8 @@ class Renderer:
         name = self.declare(f"llvm.masked.gather.{self.suffix(type)}.v{lanes}p0", type, f"<{lanes} x ptr>",
                             f"<{lanes} x i1>", type)
         value = self.emit(f"call {type} @{name}(<{lanes} x ptr> align {dtype.itemsize} {addresses}, {mask}, "
-                          f"{type} zeroinitializer)", f"%{self.prefix}{number}" if dtype != bool_ else None)
-        return self.from_memory(value, dtype, lanes, f"%{self.prefix}{number}")
+                          f"{type} zeroinitializer)", self.name(number) if dtype != bool_ else None)
+        return self.from_memory(value, dtype, lanes, self.name(number))
 
     def _store(self, number: int, i: Instruction) -> str:
         pointer, offset, value = i.operands[:3]
@@ -485,7 +505,7 @@ class Renderer:
         assert first.dtype is not None
         operands = [self.names[operand] for operand in i.operands]
         self.refuse_bfloat16(i.op, first.dtype)
-        return self.arithmetic(i.op, first.dtype, i.lanes, *operands, name=f"%{self.prefix}{number}")
+        return self.arithmetic(i.op, first.dtype, i.lanes, *operands, name=self.name(number))
 
     def refuse_bfloat16(self, op: str, dtype: np.dtype) -> None:
         if dtype == bfloat16:
@@ -552,31 +572,31 @@ class Renderer:
         if not _is_float(i.dtype):
             self.refuse_bfloat16("fma", i.dtype)
             product = self.emit(f"mul {type} {operands[0]}, {operands[1]}")
-            return self.emit(f"add {type} {product}, {operands[2]}", f"%{self.prefix}{number}")
-        return self.emit(self.call(f"llvm.fma.{self.suffix(type)}", type, operands, [type] * 3), f"%{self.prefix}{number}")
+            return self.emit(f"add {type} {product}, {operands[2]}", self.name(number))
+        return self.emit(self.call(f"llvm.fma.{self.suffix(type)}", type, operands, [type] * 3), self.name(number))
 
     def _neg(self, number: int, i: Instruction) -> str:
         assert i.dtype is not None
         self.refuse_bfloat16("neg", i.dtype)
         if _is_float(i.dtype):
-            return self.emit(f"fneg {self.typed(i.operands[0])}", f"%{self.prefix}{number}")
+            return self.emit(f"fneg {self.typed(i.operands[0])}", self.name(number))
         zero = "0" if i.lanes == 1 else "zeroinitializer"
-        return self.emit(f"sub {self.type_of(number)} {zero}, {self.names[i.operands[0]]}", f"%{self.prefix}{number}")
+        return self.emit(f"sub {self.type_of(number)} {zero}, {self.names[i.operands[0]]}", self.name(number))
 
     def _not(self, number: int, i: Instruction) -> str:
         assert i.dtype is not None
         ones = self.fill("true" if i.dtype == bool_ else "-1", scalar_type(i.dtype), i.lanes)
-        return self.emit(f"xor {self.typed(i.operands[0])}, {ones}", f"%{self.prefix}{number}")
+        return self.emit(f"xor {self.typed(i.operands[0])}, {ones}", self.name(number))
 
     def _select(self, number: int, i: Instruction) -> str:
         condition, a, b = i.operands
-        return self.emit(f"select {self.typed(condition)}, {self.typed(a)}, {self.typed(b)}", f"%{self.prefix}{number}")
+        return self.emit(f"select {self.typed(condition)}, {self.typed(a)}, {self.typed(b)}", self.name(number))
 
     def _bitcast(self, number: int, i: Instruction) -> str:
         source, result = self.type_of(i.operands[0]), self.type_of(number)
         if source == result:
             return self.names[i.operands[0]]
-        return self.emit(f"bitcast {self.typed(i.operands[0])} to {result}", f"%{self.prefix}{number}")
+        return self.emit(f"bitcast {self.typed(i.operands[0])} to {result}", self.name(number))
 
     def _cast(self, number: int, i: Instruction) -> str:
         source, result = self.instructions[i.operands[0]].dtype, i.dtype
@@ -589,13 +609,13 @@ class Renderer:
         if result == bool_:
             zero = self.fill(self.zero(scalar_type(source)), scalar_type(source), i.lanes)
             compare = "fcmp une" if _is_float(source) else "icmp ne"
-            return self.emit(f"{compare} {value}, {zero}", f"%{self.prefix}{number}")
+            return self.emit(f"{compare} {value}, {zero}", self.name(number))
         if _is_float(source) and not _is_float(result):
             intrinsic = f"llvm.fpto{'s' if result.kind == 'i' else 'u'}i.sat.{self.suffix(type)}." \
                         f"{self.suffix(self.type_of(i.operands[0]))}"
             return self.emit(self.call(intrinsic, type, [self.names[i.operands[0]]],
-                                       [self.type_of(i.operands[0])]), f"%{self.prefix}{number}")
-        return self.emit(f"{_cast_opcode(source, result)} {value} to {type}", f"%{self.prefix}{number}")
+                                       [self.type_of(i.operands[0])]), self.name(number))
+        return self.emit(f"{_cast_opcode(source, result)} {value} to {type}", self.name(number))
 
 
 def _cast_opcode(source: np.dtype, result: np.dtype) -> str:

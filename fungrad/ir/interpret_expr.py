@@ -66,7 +66,7 @@ def _divide(x: Array, y: Array) -> Array:
 
 
 def _integer_div(x: Array, y: Array) -> Array:
-    least = x.dtype.kind == "i" and (y == -1)
+    least = (y == -1) if x.dtype.kind == "i" else np.zeros(np.shape(y), bool)
     quotient = _divide(x, np.where(least, y.dtype.type(1), y))
     return np.where(y == 0, np.invert(np.zeros((), x.dtype)), np.where(least, np.negative(x), quotient))
 

@@ -57,7 +57,7 @@ def _checked(buffer: Buffer, index: list[Any], valid: Any) -> tuple[list[Any], A
     return places, np.asarray(valid)
 
 
-# -- fused kernels ----------------------------------------------------------------------------------------------------------------
+# -- fused kernels ---------------------------------------------------------------------------------------------------
 
 
 def run_nests(kernel: Kernel, memory: Memory) -> None:
@@ -98,17 +98,20 @@ def _run_nest(kernel: Kernel, nest: Nest, memory: Memory) -> None:
     valid = np.broadcast_to(valid, shape)
     kept = len(kernel.outer) + len(nest.axes)
     if nest.combine is not None:
-        if value.dtype.name in ("float16", "bfloat16"):   # accumulated in float32
+        if value.dtype.name in ("float16", "bfloat16"):  # accumulated in float32
             value = value.astype(np.float32)
         neutral = identity(nest.combine, value.dtype)
         value = np.where(valid, value, neutral)
         places = tuple(range(kept, len(shape)))
-        value = COMBINE[nest.combine].reduce(value, axis=places, initial=neutral,
-                                             dtype=value.dtype) if places else value
+        value = (
+            COMBINE[nest.combine].reduce(value, axis=places, initial=neutral, dtype=value.dtype) if places else value
+        )
         valid = valid.any(axis=places) if nest.valid is not TRUE else np.ones(shape[:kept], bool)
     where = tuple(a.extent for a in order[:kept])
-    own = [np.broadcast_to(np.reshape(i, np.shape(i)[:kept]) if np.ndim(i) else i, where)
-           for i in [*wide[nest.target], *[value_of(i) for i in nest.index]]]
+    own = [
+        np.broadcast_to(np.reshape(i, np.shape(i)[:kept]) if np.ndim(i) else i, where)
+        for i in [*wide[nest.target], *[value_of(i) for i in nest.index]]
+    ]
     stored = Buffer(nest.target.name, nest.target.type.with_shape(memory[nest.target].shape))
     places, _ = _checked(stored, own, valid)
     if not places:
@@ -126,8 +129,9 @@ def run_fused(fused: Fused, inputs: list[np.ndarray]) -> list[np.ndarray]:
         for slot in launch.slots:
             if slot not in slots:
                 slots[slot] = np.zeros(fused.slots[slot].shape, fused.slots[slot].dtype)
-        run_kernel(kernel,
-                   dict(zip(kernel.outputs + kernel.inputs, [slots[slot] for slot in launch.slots], strict=True)))
+        run_kernel(
+            kernel, dict(zip(kernel.outputs + kernel.inputs, [slots[slot] for slot in launch.slots], strict=True))
+        )
     return [slots[slot] for slot in fused.outputs]
 
 
@@ -139,7 +143,7 @@ def run_kernel(kernel: Kernel, memory: Memory) -> None:
         run_body(kernel, memory)
 
 
-# -- loop trees ---------------------------------------------------------------------------------------------------------------------
+# -- loop trees ------------------------------------------------------------------------------------------------------
 
 
 def run_body(kernel: Kernel, memory: Memory) -> None:

@@ -1,9 +1,11 @@
 """Good schedules in microseconds: the Opts with which a kernel starts (and from which BEAM searches).
 
-The rules, in order: values that live in scratch for one reader are computed where they are read; nests over the same range
-become one loop; loops follow the memory order of the stores; adjacent axes over which everything advances evenly become one;
-the axis along which most reads and writes are consecutive is vectorised; the rest runs in parallel where it is worth it.
+The rules, in order: nests over the same range become one loop; short rows, and rows that run across memory, are taken
+side by side; loops follow the memory order of the stores; adjacent axes over which everything advances evenly become
+one; the axis along which most reads and writes are consecutive is vectorised; the rest runs in parallel where it is
+worth it.
 """
+
 from __future__ import annotations
 
 from ..ir.expr import Axis
@@ -12,11 +14,11 @@ from ..ir.target import Target
 from .affine import Analysis
 from .plan import Group, ScheduleError, Touched, apply, contiguous, make_plan, touched
 
-PARALLEL_WORK = 1 << 16      # element-operations below which threads cost more than they bring
-BLOCK = 1 << 14              # elements of a parallel block of a flat loop
-INLINE_LIMIT = 12            # operations of a scratch value that may be computed again in a second place
+PARALLEL_WORK = 1 << 16  # element-operations below which threads cost more than they bring
+BLOCK = 1 << 14  # elements of a parallel block of a flat loop
+INLINE_LIMIT = 12  # operations of a scratch value that may be computed again in a second place
 ACCUMULATORS = 4
-FEW_ROWS = 32                # outer points below which the vector axis is cut into parallel blocks, too
+FEW_ROWS = 32  # outer points below which the vector axis is cut into parallel blocks, too
 
 
 def heuristics(kernel: Kernel, target: Target) -> tuple[Opt, ...]:
@@ -48,7 +50,7 @@ class Chooser:
     def facts(self, group: Group) -> Touched:
         known = self.known.get(id(group))
         if known is None:
-            known = self.known[id(group)] = (group, touched(group, self.analysis))   # keeps the group: ids stay unique
+            known = self.known[id(group)] = (group, touched(group, self.analysis))  # keeps the group: ids stay unique
         return known[1]
 
     def choose(self) -> tuple[Opt, ...]:
@@ -90,8 +92,11 @@ class Chooser:
 
     def runs(self, group: Group, a: Axis) -> float:
         """How many accesses of a group to global memory are consecutive along an axis."""
-        return sum(1.0 for access in self.facts(group).accesses
-                   if access.buffer.scope == "global" and access.form.coefficient(a) == 1)
+        return sum(
+            1.0
+            for access in self.facts(group).accesses
+            if access.buffer.scope == "global" and access.form.coefficient(a) == 1
+        )
 
     def fuse_outer(self) -> None:
         """All outer axes become one."""
@@ -120,7 +125,7 @@ class Chooser:
         place = 0
         while place < len(self.plan.groups[number].axes) - 1:
             group = self.plan.groups[number]
-            a, b = group.axes[place:place + 2]
+            a, b = group.axes[place : place + 2]
             same = (a in group.reduced) == (b in group.reduced)
             if same and contiguous(a, b, self.facts(group)) and self.step("fuse", number, a.name, b.name):
                 place = max(place - 1, 0)
@@ -150,7 +155,7 @@ class Chooser:
         for access in facts.accesses:
             coefficient = access.form.coefficient(a)
             weight = 1.5 if access.write and not group.reduced else 1.0
-            total += weight if coefficient == 1 else 0.25 if coefficient == 0 else -weight     # a gather costs
+            total += weight if coefficient == 1 else 0.25 if coefficient == 0 else -weight  # a gather costs
         widest = self.lanes(group, None)
         return total * min(a.extent, widest) / widest if total > 0 else total
 
@@ -169,10 +174,14 @@ class Chooser:
         group = plan.groups[number]
         vector = group.vector
         assert vector is not None
-        alone = not plan.outer and len(plan.groups) == 1 and len(group.kept) == 1      # then blocks of it run in parallel
+        alone = not plan.outer and len(plan.groups) == 1 and len(group.kept) == 1  # then blocks of it run in parallel
         divisible = vector.extent % group.lanes == 0 or _points(group.axes) < PARALLEL_WORK
-        if len(group.reduced) == 1 and vector.extent > 8 * group.lanes and (divisible or not alone) \
-                and self.step("stream", number, 8):
+        if (
+            len(group.reduced) == 1
+            and vector.extent > 8 * group.lanes
+            and (divisible or not alone)
+            and self.step("stream", number, 8)
+        ):
             return
         self.step("unroll", number, min(ACCUMULATORS, max(vector.extent // group.lanes, 1)))
 
@@ -180,10 +189,17 @@ class Chooser:
         """Reads that are consecutive along another axis than the lanes: tiles."""
         group = self.plan.groups[number]
         vector = group.vector
+        assert vector is not None
         for a in reversed(group.axes):
-            if a is not vector and a.extent >= group.lanes and any(
+            if (
+                a is not vector
+                and a.extent >= group.lanes
+                and any(
                     access.form.coefficient(a) == 1 and abs(access.form.coefficient(vector)) > 1
-                    for access in facts.accesses if not access.write):
+                    for access in facts.accesses
+                    if not access.write
+                )
+            ):
                 self.step("tile", number, a.name, group.lanes)
                 return
 
@@ -238,7 +254,8 @@ class Chooser:
     def work(self) -> int:
         """Element-operations of the whole kernel."""
         return _points(self.plan.outer) * sum(
-            _points(group.axes) * max(self.facts(group).operations, 1) for group in self.plan.groups)
+            _points(group.axes) * max(self.facts(group).operations, 1) for group in self.plan.groups
+        )
 
 
 def _points(axes: tuple[Axis, ...]) -> int:

@@ -137,7 +137,7 @@ class Emitter(Placement):
         """Whether an expression is index arithmetic over loop axes only."""
         return e.dtype == INDEX and e.op in ("add", "sub", "mul", "neg", "div", "rem") and e not in self.loading
 
-    # -- expressions -----------------------------------------------------------------------------------------------
+    # -- expressions -------------------------------------------------------------------------------------------------
 
     def key(self, e: Expr) -> Any:
         slots = self.depends.get(e)
@@ -294,7 +294,7 @@ class Emitter(Placement):
         if buffer.scope == "register":
             value = self.get(buffer, form)
             return value if is_constant(valid, True) else \
-                self.operation("select", (valid, value, self.zero(value.dtype)), e.dtype)
+                self.operation("select", (valid, value, self.zero(e.dtype)), e.dtype)
         scalar, vector, consecutive = self.position(form)
         mask = self.blocks[-1].mask
         mask = valid if mask is None else self.operation("and", (mask, valid), BOOL)

@@ -142,7 +142,7 @@ class Builder:
             return self.along(group)
         return self.streamed(group) if group.rows else self.across(group)
 
-    # -- chunks of vectors -----------------------------------------------------------------------------------------
+    # -- chunks of vectors -------------------------------------------------------------------------------------------
 
     def chunks(self, group: Group, body: Callable[[Expr, Piece], Body], parallel: bool) -> Body:
         """Run `body(start, piece)` for every chunk of the vector axis."""

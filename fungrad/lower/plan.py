@@ -12,14 +12,15 @@ An Opt (`ir/kernel.py`) is a name and arguments. A group is given by its number,
     reorder(g, names...)        the order of the loops, outermost first
     split(g, a, size)           axis a becomes two: blocks of `size`, which divides its extent, and places inside them
     fuse(g, a, b)               adjacent axes a, b become one axis (g = -1: outer axes)
-    vectorize(g, a, lanes)      axis a becomes the innermost loop, in vectors (g = -1: points of the outer axis a side by side)
+    vectorize(g, a, lanes)      axis a becomes the innermost loop, in vectors (g = -1: outer points side by side)
     unroll(g, count)            count vectors an iteration (of a reduction: count accumulators)
     tile(g, a, rows)            loop over `rows` values of axis a inside the vector loop's block (transposes)
-    parallel(g, block)          the group's outermost axis runs in parallel, in blocks of this size (g = -1: the outer axes)
+    parallel(g, block)          the group's outermost axis runs in parallel, in blocks (g = -1: the outer axes)
     stream(g, rows)             a column reduction reads `rows` rows at a time and keeps its results in memory
 
 A step that does not apply raises ScheduleError, so a search may try any.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -44,6 +45,7 @@ class ScheduleError(CompilationError):
 @dataclass(frozen=True, slots=True)
 class Write:
     """One result of a group. `reduced`: the axes over which values are combined (none: a plain store)."""
+
     target: Buffer
     index: tuple[Expr, ...]
     value: Expr
@@ -55,6 +57,7 @@ class Write:
 @dataclass(frozen=True, slots=True)
 class Group:
     """A loop nest and the decisions about it. `vector` is the vectorised axis; 0 in a number means "not decided"."""
+
     axes: tuple[Axis, ...]
     writes: tuple[Write, ...]
     vector: Axis | None = None
@@ -81,7 +84,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """See the module's text. `parallel`: whether the outer axes run in parallel. `vector`: the outer axis that is lanes."""
+    """See the module's text. `parallel`: the outer axes run in parallel. `vector`: the outer axis that is lanes."""
+
     outer: tuple[Axis, ...]
     groups: tuple[Group, ...]
     parallel: bool = False
@@ -89,15 +93,16 @@ class Plan:
     lanes: int = 1
 
     def with_group(self, number: int, *groups: Group) -> Plan:
-        return replace(self, groups=self.groups[:number] + groups + self.groups[number + 1:])
+        return replace(self, groups=self.groups[:number] + groups + self.groups[number + 1 :])
 
 
-# -- what a group touches ------------------------------------------------------------------------------------------------
+# -- what a group touches --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
     """A read or write: the affine form of its offset, and whether it is a write."""
+
     buffer: Buffer
     form: Form
     write: bool
@@ -106,6 +111,7 @@ class Access:
 @dataclass(frozen=True, slots=True)
 class Touched:
     """The accesses of a group, the axes it uses for more than affine offsets, and its number of operations a point."""
+
     accesses: tuple[Access, ...]
     bare: frozenset[Axis]
     operations: int
@@ -142,11 +148,12 @@ def contiguous(first: Axis, second: Axis, facts: Touched) -> bool:
     """Whether two adjacent axes can be one loop: everything advances over them as over one longer axis."""
     if first in facts.bare or second in facts.bare:
         return False
-    return all(access.form.coefficient(first) == access.form.coefficient(second) * second.extent
-               for access in facts.accesses)
+    return all(
+        access.form.coefficient(first) == access.form.coefficient(second) * second.extent for access in facts.accesses
+    )
 
 
-# -- building a plan -------------------------------------------------------------------------------------------------------
+# -- building a plan -------------------------------------------------------------------------------------------------
 
 
 def replace_axes(e: Expr, by: dict[Axis, Expr]) -> Expr:
@@ -178,8 +185,12 @@ def _renamed(a: Axis, taken: set[str]) -> Axis:
 
 def rewrite(write: Write, by: dict[Axis, Expr]) -> Write:
     """A write with expressions in place of axes; a replaced reduced axis is given up by the caller."""
-    return replace(write, index=tuple(replace_axes(i, by) for i in write.index), value=replace_axes(write.value, by),
-                   valid=replace_axes(write.valid, by))
+    return replace(
+        write,
+        index=tuple(replace_axes(i, by) for i in write.index),
+        value=replace_axes(write.value, by),
+        valid=replace_axes(write.valid, by),
+    )
 
 
 def make_plan(kernel: Kernel) -> Plan:
@@ -194,10 +205,10 @@ def make_plan(kernel: Kernel) -> Plan:
         reduced = _axes(nest.reduce_axes, taken, local)
         write = rewrite(write_of(nest), local)
         write = replace(write, reduced=frozenset(reduced))
-        if not reduced:   # over one value, a reduction is that value
+        if not reduced:  # over one value, a reduction is that value
             write = replace(write, combine=None, value=narrowed(write.value, write.target.type.dtype))
         groups.append(Group(kept + reduced, (write,)))
-    if all(not group.axes for group in groups) and groups:   # plain stores at every point of the outer axes
+    if all(not group.axes for group in groups) and groups:  # plain stores at every point of the outer axes
         return Plan(outer, (Group((), tuple(write for group in groups for write in group.writes)),))
     return Plan(outer, tuple(groups))
 
@@ -221,7 +232,7 @@ def _axes(axes: tuple[Axis, ...], taken: set[str], by: dict[Axis, Expr]) -> tupl
     return tuple(result)
 
 
-# -- the Opts --------------------------------------------------------------------------------------------------------------
+# -- the Opts --------------------------------------------------------------------------------------------------------
 
 
 def apply(plan: Plan, opt: Opt) -> Plan:
@@ -244,11 +255,13 @@ def _fuse(plan: Plan, number: int, first: str, second: str) -> Plan:
     if not places:
         raise ScheduleError(f"{first} and {second} are not adjacent among {axes}")
     place = places[0]
-    a, b = axes[place:place + 2]
+    a, b = axes[place : place + 2]
     made = Axis(a.name + b.name, a.extent * b.extent)
-    by = {a: operation("div", axis(made), index_constant(b.extent)),
-          b: operation("rem", axis(made), index_constant(b.extent))}
-    merged = axes[:place] + (made,) + axes[place + 2:]
+    by = {
+        a: operation("div", axis(made), index_constant(b.extent)),
+        b: operation("rem", axis(made), index_constant(b.extent)),
+    }
+    merged = (*axes[:place], made, *axes[place + 2:])
     if number == -1:
         if plan.vector in (a, b):
             raise ScheduleError(f"{a} and {b} cannot be one loop")
@@ -257,8 +270,10 @@ def _fuse(plan: Plan, number: int, first: str, second: str) -> Plan:
     group = plan.groups[number]
     if (a in group.reduced) != (b in group.reduced) or group.vector in (a, b):
         raise ScheduleError(f"{a} and {b} cannot be one loop")
-    writes = tuple(replace(rewrite(w, by), reduced=frozenset(made if r is a else r for r in w.reduced if r is not b))
-                   for w in group.writes)
+    writes = tuple(
+        replace(rewrite(w, by), reduced=frozenset(made if r is a else r for r in w.reduced if r is not b))
+        for w in group.writes
+    )
     return plan.with_group(number, replace(group, axes=merged, writes=writes))
 
 
@@ -270,9 +285,13 @@ def _split(plan: Plan, number: int, name: str, size: int) -> Plan:
     block, inner = Axis(a.name + "_block", a.extent // size), Axis(a.name + "_in", size)
     by = {a: operation("add", operation("mul", axis(block), index_constant(size)), axis(inner))}
     place = group.axes.index(a)
-    axes = group.axes[:place] + (block, inner) + group.axes[place + 1:]
-    writes = tuple(replace(rewrite(w, by), reduced=frozenset(
-        made for r in w.reduced for made in ((block, inner) if r is a else (r,)))) for w in group.writes)
+    axes = (*group.axes[:place], block, inner, *group.axes[place + 1:])
+    writes = tuple(
+        replace(
+            rewrite(w, by), reduced=frozenset(made for r in w.reduced for made in ((block, inner) if r is a else (r,)))
+        )
+        for w in group.writes
+    )
     vector = inner if group.vector is a else group.vector
     return plan.with_group(number, replace(group, axes=axes, writes=writes, vector=vector))
 
@@ -306,7 +325,7 @@ def _vectorize(plan: Plan, number: int, name: str, lanes: int) -> Plan:
         raise ScheduleError(f"the outer axis {plan.vector} is vectorised")
     group = plan.groups[number]
     vector = group.find(name)
-    order = tuple(a for a in group.axes if a is not vector) + (vector,)
+    order = (*tuple(a for a in group.axes if a is not vector), vector)
     return plan.with_group(number, replace(group, axes=order, vector=vector, lanes=lanes))
 
 
@@ -366,17 +385,29 @@ def _inline(plan: Plan, number: int) -> Plan:
             raise ScheduleError(f"{write.target} is read under a condition")
         return replace_axes(write.value, {a: e.operands[place] for place, a in positions})
 
-    later = tuple(replace(g, writes=tuple(
-        replace(w, value=substitute(w.value, inlined), valid=substitute(w.valid, inlined),
-                index=tuple(substitute(i, inlined) for i in w.index)) for w in g.writes))
-        for g in plan.groups[number + 1:])
+    later = tuple(
+        replace(
+            g,
+            writes=tuple(
+                replace(
+                    w,
+                    value=substitute(w.value, inlined),
+                    valid=substitute(w.valid, inlined),
+                    index=tuple(substitute(i, inlined) for i in w.index),
+                )
+                for w in g.writes
+            ),
+        )
+        for g in plan.groups[number + 1 :]
+    )
     return replace(plan, groups=plan.groups[:number] + later)
 
 
 def _plain_index(write: Write, group: Group) -> list[tuple[int, Axis]]:
     """(dimension, axis) where every axis of the group is one dimension of the write's index."""
-    positions = [(place, e.attribute) for place, e in enumerate(write.index)
-                 if e.op == "axis" and e.attribute in group.axes]
+    positions = [
+        (place, e.attribute) for place, e in enumerate(write.index) if e.op == "axis" and e.attribute in group.axes
+    ]
     if {a for _, a in positions} != set(group.axes) or len(positions) != len(group.axes):
         raise ScheduleError(f"{write.target} is not written at plain indices")
     if any(e.op != "constant" and (place, e.attribute) not in positions for place, e in enumerate(write.index)):
@@ -388,7 +419,7 @@ def _merge(plan: Plan, number: int) -> Plan:
     """Two groups with equal loops become one, where no point of the second needs another point of the first."""
     if number + 1 >= len(plan.groups):
         raise ScheduleError("there is no next group")
-    first, second = plan.groups[number:number + 2]
+    first, second = plan.groups[number : number + 2]
     by = _match(first, second)
     renamed = {b: axis(a) for b, a in by.items()}
     writes = tuple(replace(rewrite(w, renamed), reduced=frozenset(by[r] for r in w.reduced)) for w in second.writes)
@@ -399,7 +430,7 @@ def _merge(plan: Plan, number: int) -> Plan:
         raise ScheduleError("a partial reduction and a plain store")
     _check_dependences(first, writes)
     group = replace(first, writes=first.writes + writes)
-    return replace(plan, groups=plan.groups[:number] + (group,) + plan.groups[number + 2:])
+    return replace(plan, groups=(*plan.groups[:number], group, *plan.groups[number + 2:]))
 
 
 def _match(first: Group, second: Group) -> dict[Axis, Axis]:
@@ -422,12 +453,27 @@ def _check_dependences(first: Group, writes: tuple[Write, ...]) -> None:
             source = written.get(e.attribute)
             if source is not None and (source.reduced or e.operands[:-1] != source.index):
                 raise ScheduleError(f"{e.attribute} is read at another point than it is written")
-    read = {e.attribute for w in first.writes for e in toposort([w.value, w.valid, *w.index], lambda e: e.operands)
-            if e.op == "load"}
+    read = {
+        e.attribute
+        for w in first.writes
+        for e in toposort([w.value, w.valid, *w.index], lambda e: e.operands)
+        if e.op == "load"
+    }
     if any(write.target in read for write in writes):
         raise ScheduleError("the second group overwrites what the first reads")
 
 
-OPTS = {"merge": _merge, "inline": _inline, "absorb": _absorb, "split": _split, "reorder": _reorder, "fuse": _fuse, "vectorize": _vectorize,
-        "unroll": _unroll, "tile": _tile, "stream": _stream, "parallel": _parallel}
+OPTS = {
+    "merge": _merge,
+    "inline": _inline,
+    "absorb": _absorb,
+    "split": _split,
+    "reorder": _reorder,
+    "fuse": _fuse,
+    "vectorize": _vectorize,
+    "unroll": _unroll,
+    "tile": _tile,
+    "stream": _stream,
+    "parallel": _parallel,
+}
 _SIGNATURES = {name: signature(step) for name, step in OPTS.items()}

@@ -50,11 +50,11 @@ def schedule_loops(kernel: Kernel) -> Kernel:
     total = 1
     for a in outer:
         total *= a.extent
-    flat = Axis("".join(a.name for a in outer), total) if len(outer) > 1 else outer[0]
-    if len(outer) > 1:
-        stride = total
-        for a in outer:
-            stride //= a.extent
-            position = operation("div", axis(flat), index_constant(stride))
-            by[a] = operation("rem", position, index_constant(a.extent))
-    return replace(kernel, body=(Loop(flat, replace_in(kernel.body, by), "parallel"),))
+    flat = Axis("".join(a.name for a in outer), total)
+    stride = total
+    for a in outer:
+        stride //= a.extent
+        position = operation("div", axis(flat), index_constant(stride))
+        by[a] = operation("rem", position, index_constant(a.extent))
+    loop = Loop(flat, replace_in(kernel.body, by), "parallel")
+    return replace(kernel, body=(loop,))

@@ -4,12 +4,13 @@
  -> part[b] add= x[b*16384 + r]     b: 1024, r: 16384          (b in parallel)
     total[] add= part[b]            b: 1024
 
-Block sizes depend on shapes only, never on the number of threads, so that results are the same bits everywhere. Nests that
-follow a split reduction in its kernel (a variance after a mean, a division after a sum) become kernels of their own
-where they are long, and what they shared through scratch becomes a temporary.
+Block sizes depend on shapes only, never on the number of threads, so that results are the same bits everywhere. Nests
+that follow a split reduction in its kernel (a variance after a mean, a division after a sum) become kernels of their
+own where they are long, and what they shared through scratch becomes a temporary.
 
 Left as it is: a kernel with enough rows to occupy threads.
 """
+
 from __future__ import annotations
 
 import math
@@ -26,11 +27,11 @@ from .affine import Analysis
 from .fuse_kernels import canonical_axis, canonical_buffer, intern_kernel
 from .plan import Access, Group, replace_axes, touched, write_of
 
-LONG = 1 << 17          # elements of a nest from which threads help
-BLOCK = 1 << 14         # elements of a block of a reduction along memory
+LONG = 1 << 17  # elements of a nest from which threads help
+BLOCK = 1 << 14  # elements of a block of a reduction along memory
 COLUMN_BLOCK = 1 << 16  # elements of a block of a reduction across rows
-LEAST_ROWS = 8          # rows of a block of a reduction across rows
-ENOUGH = 32             # points that run in parallel anyhow
+LEAST_ROWS = 8  # rows of a block of a reduction across rows
+ENOUGH = 32  # points that run in parallel anyhow
 
 
 def split_reductions(fused: Fused, target: Target) -> Fused:
@@ -38,7 +39,7 @@ def split_reductions(fused: Fused, target: Target) -> Fused:
     launches: list[Launch] = []
     slots = list(fused.slots)
     for launch in fused.launches:
-        parts = _split(launch.kernel)
+        parts = _split(launch.kernel) if isinstance(launch, Launch) else None
         if parts is None:
             launches.append(launch)
             continue
@@ -47,12 +48,15 @@ def split_reductions(fused: Fused, target: Target) -> Fused:
             place[buffer] = len(slots)
             slots.append(buffer.type)
         launches += [Launch(kernel, tuple([place[buffer] for buffer in buffers])) for kernel, buffers in parts.kernels]
-    return fused if len(launches) == len(fused.launches) else replace(fused, launches=tuple(launches), slots=tuple(slots))
+    return (
+        fused if len(launches) == len(fused.launches) else replace(fused, launches=tuple(launches), slots=tuple(slots))
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Kernels with the buffers (of the original kernel, or temporaries) that stand for their arguments."""
+
     kernels: tuple[tuple[Kernel, tuple[Buffer, ...]], ...]
     temporaries: tuple[Buffer, ...]
 
@@ -77,10 +81,11 @@ def _points(axes: tuple[Axis, ...]) -> int:
 @dataclass(slots=True)
 class Splitter:
     """Takes one kernel apart. Its outer axes become axes of each nest, its scratch buffers arrays over them."""
+
     kernel: Kernel
     nests: list[Nest] = field(default_factory=list)
     analysis: Analysis = field(default_factory=Analysis)
-    groups: list[list[Nest]] = field(default_factory=list)     # nests of the kernels to come
+    groups: list[list[Nest]] = field(default_factory=list)  # nests of the kernels to come
     parts: list[Buffer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -99,9 +104,17 @@ class Splitter:
             own = tuple(substitute(i, widened) for i in nest.index)
             if nest.target in wide:
                 own = index + own
-            self.nests.append(Nest(wide.get(nest.target, nest.target), own, outer + nest.axes,
-                                   substitute(nest.value, widened), nest.combine, nest.reduce_axes,
-                                   substitute(nest.valid, widened)))
+            self.nests.append(
+                Nest(
+                    wide.get(nest.target, nest.target),
+                    own,
+                    outer + nest.axes,
+                    substitute(nest.value, widened),
+                    nest.combine,
+                    nest.reduce_axes,
+                    substitute(nest.valid, widened),
+                )
+            )
 
     def block(self, nest: Nest) -> tuple[Axis, int] | None:
         """The reduce axis to split and the size of its blocks, or None for a nest that stays whole."""
@@ -116,7 +129,7 @@ class Splitter:
             width = max(a.extent for a in nest.axes if any(access.form.coefficient(a) == 1 for access in reads))
             others = _points(nest.axes) // width
             size = COLUMN_BLOCK // max(width * inside, 1)
-            if size < LEAST_ROWS:        # then blocks of columns are enough
+            if size < LEAST_ROWS:  # then blocks of columns are enough
                 return None
         else:
             others = _points(nest.axes)
@@ -131,8 +144,7 @@ class Splitter:
                 partial, combination = self.split(nest, *chosen)
                 self.groups.append([partial])
                 self.groups.append([combination])
-            elif _points(nest.axes) * _points(nest.reduce_axes) >= LONG or not self.groups \
-                    or _long(self.groups[-1][0]):
+            elif _points(nest.axes) * _points(nest.reduce_axes) >= LONG or not self.groups or _long(self.groups[-1][0]):
                 self.groups.append([nest])
             else:
                 self.groups[-1].append(nest)
@@ -144,7 +156,9 @@ class Splitter:
         block, inner = canonical_axis("block", count), canonical_axis(f"{a.name}_in", size)
         kept = tuple(b for b in nest.axes if b.extent > 1)
         position = operation("add", operation("mul", axis(block), index_constant(size)), axis(inner))
-        part = Buffer(f"part{len(self.parts)}", array_type((count, *[b.extent for b in kept]), accumulation(nest.value.dtype)))
+        part = Buffer(
+            f"part{len(self.parts)}", array_type((count, *[b.extent for b in kept]), accumulation(nest.value.dtype))
+        )
         self.parts.append(part)
         given = cast(nest.value, accumulation(nest.value.dtype))
         value, valid = replace_axes(given, {a: position}), replace_axes(nest.valid, {a: position})
@@ -153,7 +167,9 @@ class Splitter:
         index = tuple(axis(b) for b in kept)
         reduce_axes = tuple(inner if b is a else b for b in nest.reduce_axes)
         partial = Nest(part, (axis(block), *index), (block, *nest.axes), value, nest.combine, reduce_axes, valid)
-        return partial, Nest(nest.target, nest.index, nest.axes, load(part, (axis(block), *index)), nest.combine, (block,))
+        return partial, Nest(
+            nest.target, nest.index, nest.axes, load(part, (axis(block), *index)), nest.combine, (block,)
+        )
 
     def kernels(self) -> Parts:
         """Each group of nests as a kernel; buffers that only one group touches become its scratch."""
@@ -172,7 +188,9 @@ class Splitter:
             kernels.append((self._kernel(number, group, tuple(written), tuple(read)), (*written, *read)))
         return Parts(tuple(kernels), temporaries)
 
-    def _kernel(self, number: int, group: list[Nest], outputs: tuple[Buffer, ...], inputs: tuple[Buffer, ...]) -> Kernel:
+    def _kernel(
+        self, number: int, group: list[Nest], outputs: tuple[Buffer, ...], inputs: tuple[Buffer, ...]
+    ) -> Kernel:
         """A kernel over canonical buffers, so that equal ones are one."""
         names: dict[Buffer, Buffer] = {}
         for kind, buffers in (("out", outputs), ("in", inputs)):
@@ -188,12 +206,29 @@ class Splitter:
             *index, valid = (substitute(operand, renamed) for operand in e.operands)
             return load(names[e.attribute], tuple(index), valid)
 
-        nests = tuple(Nest(names[n.target], tuple(substitute(i, renamed) for i in n.index), n.axes,
-                           substitute(n.value, renamed), n.combine, n.reduce_axes, substitute(n.valid, renamed))
-                      for n in group)
-        return intern_kernel(Kernel(f"{self.kernel.name}_part{number}", tuple(names[b] for b in outputs),
-                                    tuple(names[b] for b in inputs), tuple(scratch), (), nests,
-                                    reasons=(*self.kernel.reasons, "a long reduction in blocks")))
+        nests = tuple(
+            Nest(
+                names[n.target],
+                tuple(substitute(i, renamed) for i in n.index),
+                n.axes,
+                substitute(n.value, renamed),
+                n.combine,
+                n.reduce_axes,
+                substitute(n.valid, renamed),
+            )
+            for n in group
+        )
+        return intern_kernel(
+            Kernel(
+                f"{self.kernel.name}_part{number}",
+                tuple(names[b] for b in outputs),
+                tuple(names[b] for b in inputs),
+                tuple(scratch),
+                (),
+                nests,
+                reasons=(*self.kernel.reasons, "a long reduction in blocks"),
+            )
+        )
 
 
 def _long(nest: Nest) -> bool:
@@ -218,7 +253,9 @@ def _divisor_near(extent: int, size: int) -> int:
 
 
 def _reads(nest: Nest) -> list[Buffer]:
-    return [e.attribute for e in toposort([nest.value, nest.valid, *nest.index], lambda e: e.operands) if e.op == "load"]
+    return [
+        e.attribute for e in toposort([nest.value, nest.valid, *nest.index], lambda e: e.operands) if e.op == "load"
+    ]
 
 
 def _buffers(nest: Nest) -> list[Buffer]:

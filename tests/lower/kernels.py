@@ -35,7 +35,7 @@ from fungrad.lower.instructions import to_instructions
 from fungrad.lower.schedule import schedule
 from tests.backends.native import HOST, Native
 
-FLOATS = tuple(np.dtype(name) for name in ("float32", "float64", "float16")) + (np.dtype(ml_dtypes.bfloat16),)
+FLOATS = (*tuple(np.dtype(name) for name in ("float32", "float64", "float16")), np.dtype(ml_dtypes.bfloat16))
 INTEGERS = tuple(np.dtype(name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
 EXTENTS = (1, 2, 3, 5, 8, 16, 17, 19, 33, 40)
 TOLERANCE = {"float64": 1e-11, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
@@ -86,11 +86,14 @@ def assert_close(got: np.ndarray, wanted: np.ndarray, label: str) -> None:
         return
     tolerance = TOLERANCE[got.dtype.name]
     scale = float(np.nanmax(np.abs(np.where(np.isfinite(wanted), wanted, 0).astype(np.float64)), initial=1.0))
-    np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance * scale,
-                               err_msg=label)
+    np.testing.assert_allclose(
+        got.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance * scale, err_msg=label
+    )
 
 
-def check_stages(kernel: Kernel, seed: int = 0, body: bool = True, native: bool = True, target: Target = HOST) -> Kernel:
+def check_stages(
+    kernel: Kernel, seed: int = 0, body: bool = True, native: bool = True, target: Target = HOST
+) -> Kernel:
     """Run a fused kernel at every stage and compare; the scheduled kernel."""
     memory = memory_for(kernel, seed)
     wanted = copy(memory)
@@ -123,19 +126,21 @@ def check_stages(kernel: Kernel, seed: int = 0, body: bool = True, native: bool 
     return scheduled
 
 
-# -- random kernels -------------------------------------------------------------------------------------------------------------
+# -- random kernels --------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Builder:
     """Draws the parts of a kernel."""
+
     draw: st.DrawFn
     inputs: list[Buffer]
 
     def read(self, axes: tuple[Axis, ...], dtype: np.dtype) -> Expr:
         """An input read in one of the ways that fusion makes."""
-        how = self.draw(st.sampled_from(("plain", "plain", "broadcast", "permuted", "padded", "reversed", "strided",
-                                         "gathered")))
+        how = self.draw(
+            st.sampled_from(("plain", "plain", "broadcast", "permuted", "padded", "reversed", "strided", "gathered"))
+        )
         index, shape, valid = [axis(a) for a in axes], [a.extent for a in axes], TRUE
         if how == "broadcast" and axes:
             gone = self.draw(st.integers(0, len(axes) - 1))
@@ -147,7 +152,9 @@ class Builder:
             place, shift = self.draw(st.integers(0, len(axes) - 1)), self.draw(st.integers(-2, 2))
             length = max(shape[place] - 1, 1)
             moved = operation("add", index[place], index_constant(shift))
-            valid = conjunction(operation("ge", moved, index_constant(0)), operation("lt", moved, index_constant(length)))
+            valid = conjunction(
+                operation("ge", moved, index_constant(0)), operation("lt", moved, index_constant(length))
+            )
             index[place], shape[place] = moved, length
         elif how == "reversed" and axes:
             place = self.draw(st.integers(0, len(axes) - 1))
@@ -160,8 +167,9 @@ class Builder:
             which = self.input((axes[place].extent,), np.dtype("int32"))
             chosen = load(which, (axis(axes[place]),))
             limit = constant(shape[place] - 1, which.type.dtype)
-            index[place] = cast(operation("max", operation("min", chosen, limit), constant(0, which.type.dtype)),
-                                np.dtype("int64"))
+            index[place] = cast(
+                operation("max", operation("min", chosen, limit), constant(0, which.type.dtype)), np.dtype("int64")
+            )
         return load(self.input(tuple(shape), dtype), tuple(index), valid)
 
     def input(self, shape: tuple[int, ...], dtype: np.dtype) -> Buffer:
@@ -186,7 +194,7 @@ class Builder:
         integers = ("and", "or", "xor", "integer_div", "integer_rem", "cast")
         integral = dtype.kind in "iu"
         op = self.draw(st.sampled_from((*common, *(integers if integral else floats))))
-        if op in ("floor", "cast") and not integral:   # they jump: a last bit may differ between stages before them
+        if op in ("floor", "cast") and not integral:  # they jump: a last bit may differ between stages before them
             a = self.read(axes, dtype)
         if op == "select":
             return select(operation("lt", a, b), a, self.read(axes, dtype))
@@ -196,13 +204,18 @@ class Builder:
             return operation("exp", operation("neg", operation("abs", a)))
         if op == "cast":
             other = np.dtype("float32") if dtype.kind in "iu" else np.dtype("int32")
-            return cast(operation("add", cast(operation("min", a, constant(50, dtype)), other), constant(1, other)), dtype)
+            return cast(
+                operation("add", cast(operation("min", a, constant(50, dtype)), other), constant(1, other)), dtype
+            )
         return operation(op, a) if op in ("neg", "tanh", "abs", "floor") else operation(op, a, b)
 
 
 def axes_strategy(least: int, most: int) -> st.SearchStrategy[tuple[int, ...]]:
-    return st.lists(st.sampled_from(EXTENTS), min_size=least, max_size=most).map(tuple).filter(
-        lambda extents: int(np.prod(extents)) <= 700)
+    return (
+        st.lists(st.sampled_from(EXTENTS), min_size=least, max_size=most)
+        .map(tuple)
+        .filter(lambda extents: int(np.prod(extents)) <= 700)
+    )
 
 
 DTYPES = st.sampled_from((FLOATS[0], FLOATS[0], FLOATS[0], *FLOATS, *INTEGERS, BOOL))
@@ -250,13 +263,18 @@ def row_kernels(draw: st.DrawFn) -> Kernel:
     def order(a: Axis) -> tuple[Axis, ...]:
         return (a, *outer) if column_major else (*outer, a)
 
-    top, row, total = buffer("s0", (), dtype, "scratch"), buffer("s1", (extents[-1],), dtype, "scratch"), \
-        buffer("s2", (), dtype, "scratch")
+    top, row, total = (
+        buffer("s0", (), dtype, "scratch"),
+        buffer("s1", (extents[-1],), dtype, "scratch"),
+        buffer("s2", (), dtype, "scratch"),
+    )
     r0, i0, r1, i1 = inner(), inner(), inner(), inner()
     x = b.read(order(r0), dtype)
-    nests = [Nest(top, (), (), x, "max", (r0,)),
-             Nest(row, (axis(i0),), (i0,), operation("sub", b.value(order(i0), dtype, depth=1), load(top, ()))),
-             Nest(total, (), (), load(row, (axis(r1),)), "add", (r1,))]
+    nests = [
+        Nest(top, (), (), x, "max", (r0,)),
+        Nest(row, (axis(i0),), (i0,), operation("sub", b.value(order(i0), dtype, depth=1), load(top, ()))),
+        Nest(total, (), (), load(row, (axis(r1),)), "add", (r1,)),
+    ]
     out = buffer("out0", tuple(a.extent for a in order(i1)), dtype)
     value = b.value(order(i1), dtype, (load(row, (axis(i1),)), load(total, ()), load(top, ())), depth=2)
     nests.append(Nest(out, tuple(axis(a) for a in order(i1)), (i1,), value))

@@ -99,7 +99,9 @@ def sum_kernel(rows: int, columns: int, over: str) -> Kernel:
 def transpose_kernel(rows: int, columns: int) -> Kernel:
     i, j = Axis("i", rows), Axis("j", columns)
     x, out = buffer("x", (rows, columns), FLOAT32), buffer("out", (columns, rows), FLOAT32)
-    return Kernel("transpose", (out,), (x,), nests=(Nest(out, (axis(j), axis(i)), (j, i), load(x, (axis(i), axis(j)))),))
+    return Kernel(
+        "transpose", (out,), (x,), nests=(Nest(out, (axis(j), axis(i)), (j, i), load(x, (axis(i), axis(j)))),)
+    )
 
 
 def loops(body: tuple[Statement, ...]) -> list[Loop]:
@@ -133,7 +135,9 @@ def test_flat_elementwise_is_one_loop() -> None:
     i, j, k = Axis("i", 8), Axis("j", 64), Axis("k", 128)
     index = (axis(i), axis(j), axis(k))
     x, y, out = (buffer(name, (8, 64, 128), FLOAT32) for name in ("x", "y", "out"))
-    kernel = Kernel("flat", (out,), (x, y), (), (i, j, k), (Nest(out, index, (), operation("add", load(x, index), load(y, index))),))
+    kernel = Kernel(
+        "flat", (out,), (x, y), (), (i, j, k), (Nest(out, index, (), operation("add", load(x, index), load(y, index))),)
+    )
     scheduled = check_stages(kernel, body=False)
     (outermost,) = scheduled.body or ()
     assert isinstance(outermost, Loop) and outermost.kind == "parallel"
@@ -149,9 +153,18 @@ def test_opts_are_replayed() -> None:
     assert schedule(kernel, HOST, schedule(kernel, HOST).schedule).schedule == schedule(kernel, HOST).schedule
 
 
-@pytest.mark.parametrize("opt", [Opt("vectorize", (0, "q", 8)), Opt("vectorize", (0, "j", 3)), Opt("split", (0,)),
-                                 Opt("merge", (0,)), Opt("tile", (0, "i", 8)), Opt("fuse", (0, "j", "i")),
-                                 Opt("unroll", (3, 2))])
+@pytest.mark.parametrize(
+    "opt",
+    [
+        Opt("vectorize", (0, "q", 8)),
+        Opt("vectorize", (0, "j", 3)),
+        Opt("split", (0,)),
+        Opt("merge", (0,)),
+        Opt("tile", (0, "i", 8)),
+        Opt("fuse", (0, "j", "i")),
+        Opt("unroll", (3, 2)),
+    ],
+)
 def test_opts_that_do_not_apply(opt: Opt) -> None:
     with pytest.raises(ScheduleError):
         schedule(sum_kernel(40, 48, "columns"), HOST, (opt,))
@@ -174,9 +187,28 @@ def test_loops_of_an_op_run_in_parallel_over_their_outer_axes() -> None:
     first = Store(out, (axis(i), index_constant(0)), load(x, (axis(i), axis(j))))
     n = Axis("n", 4)
     following = operation("add", axis(n), index_constant(1))
-    rest = Loop(n, (Store(out, (axis(i), following), operation(
-        "add", load(out, (axis(i), axis(n))), load(x, (axis(i), following)))),))
-    kernel = Kernel("running", (out,), (x,), (), (i, j, k), body=(If(operation("eq", axis(k), index_constant(0)), (first, rest)),),
-                    kind="loops")
+    rest = Loop(
+        n,
+        (
+            Store(
+                out,
+                (axis(i), following),
+                operation("add", load(out, (axis(i), axis(n))), load(x, (axis(i), following))),
+            ),
+        ),
+    )
+    kernel = Kernel(
+        "running",
+        (out,),
+        (x,),
+        (),
+        (i, j, k),
+        body=(If(operation("eq", axis(k), index_constant(0)), (first, rest)),),
+        kind="loops",
+    )
     scheduled = schedule(kernel, HOST)
-    assert isinstance(scheduled.body, tuple) and scheduled.body[0].kind == "parallel" and scheduled.body[0].axis.extent == 15
+    assert (
+        isinstance(scheduled.body, tuple)
+        and scheduled.body[0].kind == "parallel"
+        and scheduled.body[0].axis.extent == 15
+    )

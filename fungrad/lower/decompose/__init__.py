@@ -1,8 +1,9 @@
 """Rewrites expressions until they hold core operations only (see ir/expr.py): what every backend renders.
 
-`decompose(kernel, target)` does it for a kernel, `decompose_expression` for one expression. Rules are formulas, one for an
-operation; arithmetic on 16-bit floats is done in float32.
+`decompose(kernel, target)` does it for a kernel, `decompose_expression` for one expression. Rules are formulas, one for
+an operation; arithmetic on 16-bit floats is done in float32.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -16,29 +17,62 @@ from ...ir.kernel import If, Kernel, Loop, Nest, Statement, Store
 from ...ir.target import Target
 from ...util import toposort
 from . import integers, special, transcendental, trigonometric
-from .dtypes import (convert, converts_float16, from_float32, half_from_float32, half_to_float32, is_narrow, to_float32)
+from .dtypes import convert, converts_float16, from_float32, half_from_float32, half_to_float32, is_narrow, to_float32
 from .formula import FLOAT16, FLOAT32, FLOAT64, Formula, where
 
 Rule = Callable[..., Formula]
 
 RULES: dict[str, Rule] = {
-    "exp": transcendental.exp, "exp2": transcendental.exp2, "expm1": transcendental.expm1, "log": transcendental.log,
-    "log2": transcendental.log2, "log1p": transcendental.log1p, "rsqrt": transcendental.rsqrt,
-    "cbrt": transcendental.cbrt, "pow": transcendental.power, "sinh": transcendental.sinh, "cosh": transcendental.cosh,
-    "tanh": transcendental.tanh, "asinh": transcendental.asinh, "acosh": transcendental.acosh,
-    "atanh": transcendental.atanh, "logistic": transcendental.logistic,
-    "sin": trigonometric.sin, "cos": trigonometric.cos, "tan": trigonometric.tan, "asin": trigonometric.asin,
-    "acos": trigonometric.acos, "atan": trigonometric.atan, "atan2": trigonometric.atan2,
-    "erf": special.erf, "erfc": special.erfc, "erf_inv": special.erf_inv, "lgamma": special.lgamma,
+    "exp": transcendental.exp,
+    "exp2": transcendental.exp2,
+    "expm1": transcendental.expm1,
+    "log": transcendental.log,
+    "log2": transcendental.log2,
+    "log1p": transcendental.log1p,
+    "rsqrt": transcendental.rsqrt,
+    "cbrt": transcendental.cbrt,
+    "pow": transcendental.power,
+    "sinh": transcendental.sinh,
+    "cosh": transcendental.cosh,
+    "tanh": transcendental.tanh,
+    "asinh": transcendental.asinh,
+    "acosh": transcendental.acosh,
+    "atanh": transcendental.atanh,
+    "logistic": transcendental.logistic,
+    "sin": trigonometric.sin,
+    "cos": trigonometric.cos,
+    "tan": trigonometric.tan,
+    "asin": trigonometric.asin,
+    "acos": trigonometric.acos,
+    "atan": trigonometric.atan,
+    "atan2": trigonometric.atan2,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "erf_inv": special.erf_inv,
+    "lgamma": special.lgamma,
     "digamma": special.digamma,
-    "population_count": integers.population_count, "count_leading_zeros": integers.count_leading_zeros,
-    "nextafter": integers.nextafter, "sign": integers.sign, "mulhi": integers.mulhi,
-    "integer_div": integers.integer_div, "integer_rem": integers.integer_rem,
-    "safe_shift_left": integers.safe_shift_left, "safe_shift_right": integers.safe_shift_right,
+    "population_count": integers.population_count,
+    "count_leading_zeros": integers.count_leading_zeros,
+    "nextafter": integers.nextafter,
+    "sign": integers.sign,
+    "mulhi": integers.mulhi,
+    "integer_div": integers.integer_div,
+    "integer_rem": integers.integer_rem,
+    "safe_shift_left": integers.safe_shift_left,
+    "safe_shift_right": integers.safe_shift_right,
     "safe_shift_right_logical": integers.safe_shift_right_logical,
 }
-_FLOAT_ONLY = frozenset(RULES) - {"population_count", "count_leading_zeros", "sign", "mulhi", "integer_div", "integer_rem",
-                                  "safe_shift_left", "safe_shift_right", "safe_shift_right_logical"}
+_FLOAT_ONLY = frozenset(RULES) - {
+    "population_count",
+    "count_leading_zeros",
+    "sign",
+    "mulhi",
+    "integer_div",
+    "integer_rem",
+    "safe_shift_left",
+    "safe_shift_right",
+    "safe_shift_right_logical",
+}
 _MOVES = frozenset({"constant", "axis", "load", "reduce", "bitcast"})
 
 
@@ -106,8 +140,9 @@ class Rewriter:
             if pair == {FLOAT16, FLOAT32}:
                 return x if self.has_float16 else self.half(x)
             return convert(Formula(x.operands[0]), x.dtype).expr
-        operands = tuple([to_float32(Formula(operand)).expr if is_narrow(operand.dtype) else operand
-                          for operand in x.operands])
+        operands = tuple(
+            [to_float32(Formula(operand)).expr if is_narrow(operand.dtype) else operand for operand in x.operands]
+        )
         if x.op == "nextafter":
             return _narrow_nextafter(x)
         if x.op in COMPARISONS:
@@ -124,7 +159,7 @@ class Rewriter:
 
     def nest(self, nest: Nest) -> Nest:
         given = nest.value
-        if nest.combine is not None and is_narrow(given.dtype):   # 16-bit floats are accumulated in float32
+        if nest.combine is not None and is_narrow(given.dtype):  # 16-bit floats are accumulated in float32
             given = to_float32(Formula(given)).expr
         index, value, valid = self.all(nest.index), self.expression(given), self.expression(nest.valid)
         if value is nest.value and valid is nest.valid and index == nest.index:
@@ -160,7 +195,7 @@ def _simple_power(x: Expr) -> Expr | None:
     value = exponent.expr.attribute.value
     if value in (0.0, 1.0):
         return constant(1.0, x.dtype) if value == 0.0 else base.expr
-    if value < 0.0:          # 1 / x**2 would lose bits where x**2 is subnormal
+    if value < 0.0:  # 1 / x**2 would lose bits where x**2 is subnormal
         base = 1.0 / base
     square = base * base
     results = {1.0: base, 2.0: square, 3.0: square * base, 4.0: square * square}

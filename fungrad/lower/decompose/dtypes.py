@@ -1,9 +1,10 @@
 """The 16-bit floats in core operations on float32 and integers.
 
-Arithmetic on float16 and bfloat16 is done in float32 and rounded once. bfloat16 never meets a backend's own conversions (LLVM
-would call library functions): it is the upper half of a float32, rounded to nearest even in integers, NaN kept. A
-float64 reaches 16 bits through a float32 that is rounded to odd, so that the second rounding sees what the first one lost.
+Arithmetic on float16 and bfloat16 is done in float32 and rounded once. bfloat16 never meets a backend's own conversions
+(LLVM would call library functions): it is the upper half of a float32, rounded to nearest even in integers, NaN kept. A
+float64 reaches 16 bits through a float32 that is rounded to odd, so that the second rounding sees what the first lost.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -16,9 +17,12 @@ UINT16 = np.dtype("uint16")
 INT32 = np.dtype("int32")
 
 
+_NARROW = (FLOAT16, bfloat16)
+
+
 def is_narrow(dtype: np.dtype) -> bool:
     """Whether values of this type are computed in float32."""
-    return dtype == FLOAT16 or dtype == bfloat16
+    return dtype in _NARROW
 
 
 def converts_float16(target: Target) -> bool:
@@ -44,7 +48,7 @@ def from_float32(x: Formula, dtype: np.dtype) -> Formula:
 
 
 def half_to_float32(x: Formula) -> Formula:
-    """float16 to float32 in integers: the exponent is moved by a product with 2**112, which also makes subnormals normal."""
+    """float16 to float32 in integers: a product with 2**112 moves the exponent and makes subnormals normal."""
     bits = x.bitcast(UINT16).cast(UINT32)
     size = bits & 0x7FFF
     scaled = (size << 13).bitcast(FLOAT32) * 2.0**112
@@ -54,7 +58,7 @@ def half_to_float32(x: Formula) -> Formula:
 
 
 def half_from_float32(x: Formula) -> Formula:
-    """float32 to float16 in integers: rounded to even at bit 13, or for subnormals by adding 1/2 so that they line up."""
+    """float32 to float16 in integers: rounded to even at bit 13; subnormals by adding 1/2, which lines them up."""
     bits = x.bitcast(UINT32)
     size = bits & 0x7FFFFFFF
     normal = (size + (0xFFF + ((112 * 0x800000) ^ 0xFFFFFFFF) + 1) + ((size >> 13) & 1)) >> 13

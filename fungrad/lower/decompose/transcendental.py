@@ -1,9 +1,9 @@
 """Exponentials, logarithms, powers, hyperbolic functions and roots in core operations, for float32 and float64.
 
-Straight-line code without tables: arguments are reduced exactly or in two words, the rest is a minimax polynomial or
-rational function (Remez exchange in 200 bits), so that every lane of a vector does the same. Errors are at most 4 ULP over the
-whole range, subnormals included; special values are IEEE's. The reductions follow Cody and Waite, "Software Manual for
-the Elementary Functions", and fdlibm; the double-word arithmetic is Dekker's, with fma.
+Straight-line code without tables: arguments are reduced exactly or in two words, the rest is a minimax polynomial
+(Remez exchange in 200 bits), so that every lane of a vector does the same. Errors are at most 4 ULP over the whole
+range, subnormals included; special values are IEEE's. The reductions follow Cody and Waite, "Software Manual for the
+Elementary Functions", and fdlibm; the double-word arithmetic is Dekker's, with fma.
 """
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def log1p(x: Formula) -> Formula:
     return where(one_more.equals(1.0), x, value)
 
 
-# -- powers ---------------------------------------------------------------------------------------------------------------
+# -- powers ----------------------------------------------------------------------------------------------------------
 
 
 def _product(a: Formula, b: Formula | float) -> tuple[Formula, Formula]:
@@ -271,7 +271,7 @@ def cbrt(x: Formula) -> Formula:
     return where(plain, copy_sign(value, x), x)
 
 
-# -- hyperbolic functions -----------------------------------------------------------------------------------------------------
+# -- hyperbolic functions --------------------------------------------------------------------------------------------
 
 
 def tanh(x: Formula) -> Formula:
