@@ -477,6 +477,8 @@ class Renderer:
                 self.static[number] = tuple(range(i.lanes))
             elif i.op == "constant" and i.dtype is not None and i.dtype.kind in "iub":
                 self.static[number] = (int(i.attribute.value),)
+            elif i.op == "cast" and i.dtype is not None and i.dtype.kind == "i":   # of numbers that fit
+                self.static[number] = self.static_mask(i.operands[0])
             elif i.op == "splat":
                 inner = self.static_mask(i.operands[0])
                 self.static[number] = None if inner is None else inner * i.lanes

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from ..errors import CompilationError
-from ..ir.expr import BOOL, INDEX, Axis, Buffer, Expr
+from ..ir.expr import BOOL, COMPARISONS, INDEX, Axis, Buffer, Expr
 from ..ir.instructions import InstructionList
 from ..ir.kernel import If, Kernel, Loop, Statement, Store, While
 from ..ir.target import Target
 from ..util import toposort
 from .affine import Analysis, Form, offset_form
+from .index_placement import IndexPlacement
 from .lane_transpose import transpose
-from .placement import UINT64, Block, Placement, Value, is_constant, number_values
+from .placement import Block, Value, is_constant, number_values
 
-UINT32 = np.dtype("uint32")
 SCRATCH_ALIGNMENT = 64
 _UNKNOWN_ROUNDS = 16   # how often a `while` is taken to run, in estimates of work
 
@@ -75,7 +75,7 @@ def to_instructions(kernel: Kernel, target: Target) -> InstructionList:
     return Emitter(kernel, target).run()
 
 
-class Emitter(Placement):
+class Emitter(IndexPlacement):
     """Builds the instruction list of one kernel."""
 
     def __init__(self, kernel: Kernel, target: Target):
@@ -84,20 +84,13 @@ class Emitter(Placement):
         self.kernel = kernel
         self.target = target
         self.stream_bytes = target.caches[2] or 16 * target.caches[1]
-        self.analysis = Analysis()
         self.pointers: dict[Buffer, Value] = {}
-        self.axes: dict[Axis, Value] = {}          # axes of open loops
-        self.unrolled: dict[Axis, int] = {}
-        self.vector: Axis | None = None
-        self.lanes = 1
         self.registers: dict[Buffer, Value] = {}
         self.register_lanes = _register_lanes(kernel.body, self.analysis)
         self.state |= dict.fromkeys(stored_buffers(kernel.body), 0)
         self.state |= {loop.axis: None for loop in _loops(kernel.body) if loop.kind in ("unroll", "vector")
                        or loop.axis.extent == 1}
-        self.depends: dict[Expr, tuple[Any, ...]] = {}
-        self.loading: set[Expr] = set()            # expressions that read memory
-        self._find_dependences(expressions(kernel.body))
+        self.find_dependences(expressions(kernel.body))
         self.read_back = {e.attribute for e in self.depends if e.op == "load"}
 
     def run(self) -> InstructionList:
@@ -115,34 +108,17 @@ class Emitter(Placement):
         return InstructionList(kernel.name, kernel.outputs + kernel.inputs, offsets, scratch_bytes, extent,
                                instructions, flops, moved)
 
-    def _find_dependences(self, roots: Iterable[Expr]) -> None:
-        depends, loading = self.depends, self.loading
-        for e in toposort(roots, lambda e: () if e in depends else e.operands):
-            if e in depends:
-                continue
-            found: tuple[Any, ...] = ()
-            for operand in e.operands:
-                more = depends[operand]
-                if more and more != found:
-                    found = more if not found else found + tuple(slot for slot in more if slot not in found)
-                if operand in loading:
-                    loading.add(e)
-            if e.op in ("load", "axis") and e.attribute in self.state and e.attribute not in found:
-                found = (*found, e.attribute)
-            if e.op == "load":
-                loading.add(e)
-            depends[e] = found
-
-    def is_index(self, e: Expr) -> bool:
-        """Whether an expression is index arithmetic over loop axes only."""
-        return e.dtype == INDEX and e.op in ("add", "sub", "mul", "neg", "div", "rem") and e not in self.loading
-
     # -- expressions -------------------------------------------------------------------------------------------------
+
+    def of_index(self, e: Expr) -> bool:
+        """Whether an expression is a comparison or a cast of such index arithmetic."""
+        return (e.op == "cast" or e.op in COMPARISONS) and e.operands[0].dtype == INDEX and \
+            all(operand not in self.loading for operand in e.operands)
 
     def key(self, e: Expr) -> Any:
         slots = self.depends.get(e)
         if slots is None:   # made by index simplification
-            self._find_dependences([e])
+            self.find_dependences([e])
             slots = self.depends[e]
         if not slots:
             return e
@@ -172,7 +148,7 @@ class Emitter(Placement):
             return e.operands[-1:]
         if e.attribute == "rare":
             return e.operands[::2]
-        return () if self.is_index(e) else e.operands
+        return () if self.is_index(e) or self.of_index(e) else e.operands
 
     def make(self, e: Expr) -> Value:
         """The instruction of one expression, whose operands are known."""
@@ -184,6 +160,8 @@ class Emitter(Placement):
             return self.load(e)
         if e.attribute == "rare":
             return self.rare(e)
+        if self.of_index(e):
+            return self.compare(e) if e.op in COMPARISONS else self.cast_index(e)
         if self.is_index(e):
             form = self.analysis.form(e)
             if form.terms != ((e, 1),):
@@ -209,65 +187,6 @@ class Emitter(Placement):
         self.floor = floor
         self.close(block, "end_if")
         return self.effect("get", (register,), 0, e.dtype, lanes)
-
-    def axis_value(self, a: Axis) -> Value:
-        if a is self.vector:
-            return self.pure("lanes", (), None, INDEX, self.lanes)
-        if a in self.unrolled:
-            return self.index(self.unrolled[a])
-        if a not in self.axes:
-            if a.extent == 1:
-                return self.index(0)
-            raise CompilationError(f"axis {a} is used outside its loop in kernel {self.kernel.name}")
-        return self.axes[a]
-
-    def quotient(self, e: Expr) -> Value:
-        """A quotient or remainder of indices, unsigned (and in 32 bits a lane) where the bounds allow."""
-        operands = tuple(self.emit(operand) for operand in e.operands)
-        low, high = self.analysis.bounds(e.operands[0])
-        divisor_low, divisor_high = self.analysis.bounds(e.operands[1])
-        if low < 0 or divisor_low < 0:
-            return self.operation(e.op, operands, INDEX)
-        narrow = max(value.lanes for value in operands) > 1 and max(high, divisor_high) < 2.0**31
-        change, dtype = ("cast", UINT32) if narrow else ("bitcast", UINT64)
-        unsigned = tuple(self.operation(change, (value,), dtype) for value in operands)
-        return self.operation(change, (self.operation(e.op, unsigned, dtype),), INDEX)
-
-    def emit_form(self, form: Form) -> Value:
-        scalar, vector = self.split_form(form)
-        if vector is None:
-            return scalar
-        return vector if scalar.op == "constant" and scalar.attribute.value == 0 else \
-            self.operation("add", (vector, scalar), INDEX)
-
-    def split_form(self, form: Form) -> tuple[Value, Value | None]:
-        """The part of a form that is equal in all lanes, and the rest (None: 0)."""
-        constant = form.constant
-        scalars: list[Value] = []
-        vectors: list[Value] = []
-        for atom, coefficient in form.terms:
-            if atom.op == "axis" and atom.attribute in self.unrolled:
-                constant += coefficient * self.unrolled[atom.attribute]
-                continue
-            value = self.emit(atom)
-            if value.op == "constant":
-                constant += coefficient * value.attribute.value
-                continue
-            if coefficient != 1:
-                value = self.operation("mul", (value, self.index(coefficient)), INDEX)
-            (scalars if value.lanes == 1 else vectors).append(value)
-        scalars.sort(key=lambda value: value.level)   # stable: equal forms give equal sums
-        total: Value | None = None
-        for value in scalars:
-            total = value if total is None else self.operation("add", (total, value), INDEX)
-        if total is None:
-            total = self.index(constant)
-        elif constant:
-            total = self.operation("add", (total, self.index(constant)), INDEX)
-        vector: Value | None = None
-        for value in vectors:
-            vector = value if vector is None else self.operation("add", (vector, value), INDEX)
-        return total, vector
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
