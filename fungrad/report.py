@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import html
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import backends, config, tree
 from .errors import CompilationError
-from .ir.kernel import Fused, If, Kernel, Loop, Statement, While
+from .ir.kernel import Control, Fused, If, Kernel, Loop, Statement, While, outputs_of
 from .ir.kernel_text import instructions_text, kernel_text
-from .ir.lowered import Lowered
+from .ir.lowered import Lowered, MemoryPlan
 from .ir.program import INPUT, Node, Program, program_text
 from .lower import pipeline
 from .trace import trace_program
@@ -151,7 +151,7 @@ def _text(value: Any) -> str:
     if isinstance(value, Kernel):
         return kernel_text(value)
     if isinstance(value, Fused):
-        return "\n\n".join(kernel_text(launch.kernel) for launch in value.launches)
+        return "\n\n".join(kernel_text(launch.kernel) for launch in value.kernel_launches())
     return str(value)
 
 
@@ -191,9 +191,9 @@ def _innermost_trace(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, An
 def _kernels(lowered: Lowered, scheduled: Mapping[str, Kernel], backend: Any) -> tuple[KernelReport, ...]:
     found: dict[Kernel, KernelReport] = {}
     counts: dict[Kernel, int] = {}
-    for launch in lowered.fused.launches:
+    for launch in lowered.fused.kernel_launches():
         counts[launch.kernel] = counts.get(launch.kernel, 0) + 1
-    for launch, code in zip(lowered.fused.launches, lowered.code, strict=True):
+    for launch, code in zip(lowered.fused.kernel_launches(), lowered.code, strict=True):
         kernel = launch.kernel
         if kernel in found:
             continue
@@ -227,15 +227,30 @@ def _fused_text(kernel: KernelReport) -> str:
 
 
 def _memory_text(lowered: Lowered) -> str:
-    fused, offsets = lowered.fused, lowered.memory.offsets
+    lines = [f"arena of {lowered.memory.arena_bytes:,} bytes"]
+    return "\n".join(lines + _launch_lines(lowered.fused, lowered.memory, iter(lowered.code), "  "))
+
+
+def _launch_lines(fused: Fused, plan: MemoryPlan, code: Iterator[Any], indent: str) -> list[str]:
+    """The launches of a program or of a loop's body, and where their values lie."""
     names: dict[int, str] = {}
     for number, slot in enumerate(fused.inputs):
         names.setdefault(slot, f"input {number}")
     for number, slot in enumerate(fused.outputs):
         names.setdefault(slot, f"output {number}")
-    lines = [f"arena of {lowered.memory.arena_bytes:,} bytes"]
-    for launch, code in zip(fused.launches, lowered.code, strict=True):
-        count = len(launch.kernel.outputs)
-        places = [names.get(slot) or f"arena[{offsets[slot]}] {fused.slots[slot]}" for slot in launch.slots]
-        lines.append(f"  {code.name}: {', '.join(places[:count])} <- {', '.join(places[count:]) or 'nothing'}")
-    return "\n".join(lines)
+    lines: list[str] = []
+    nested = iter(plan.nested)
+    for launch in fused.launches:
+        count = outputs_of(launch)
+        places = [names.get(slot) or f"arena[{plan.offsets[slot]}] {fused.slots[slot]}" for slot in launch.slots]
+        arrow = f"{', '.join(places[:count])} <- {', '.join(places[count:]) or 'nothing'}"
+        if not isinstance(launch, Control):
+            lines.append(f"{indent}{next(code).name}: {arrow}")
+            continue
+        offset, plans = next(nested)
+        times = {"scan": f" {launch.length} times{' in reverse' if launch.reverse else ''}"}.get(launch.kind, "")
+        lines.append(f"{indent}{launch.kind}{times}: {arrow}")
+        for body, body_plan in zip(launch.bodies, plans, strict=True):
+            lines.append(f"{indent}  body with an arena of {body_plan.arena_bytes:,} bytes at arena[{offset}]")
+            lines += _launch_lines(body, body_plan, code, indent + "    ")
+    return lines

@@ -21,7 +21,8 @@ import numpy as np
 
 from ..errors import DeviceError
 from ..ir.instructions import InstructionList
-from ..ir.lowered import Lowered
+from ..ir.kernel import Fused
+from ..ir.lowered import Lowered, MemoryPlan
 from ..ir.target import Target
 from ..ir.types import Type
 
@@ -67,7 +68,12 @@ class Table:
 
 def table(lowered: Lowered) -> Table:
     """The layout of the table of a lowered program."""
-    fused, offsets = lowered.fused, lowered.memory.offsets
+    return table_of(lowered.fused, lowered.memory)
+
+
+def table_of(fused: Fused, plan: MemoryPlan) -> Table:
+    """The layout of the table of a program, or of a loop's body, whose memory is planned."""
+    offsets = plan.offsets
     inputs = {slot: number for number, slot in reversed(list(enumerate(fused.inputs)))}
     results = tuple(dict.fromkeys(slot for slot in fused.outputs if slot not in inputs))
     numbers = inputs | {slot: len(fused.inputs) + number for number, slot in enumerate(results)}

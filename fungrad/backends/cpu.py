@@ -13,13 +13,14 @@ import re
 import struct
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
 from ..ir.instructions import InstructionList
 from ..ir.lowered import Lowered
 from ..ir.target import Target
-from . import llvm, threads
+from . import llvm, loops, threads
 from .base import ALIGNMENT, HostBackend, Loaded, ObjectStore, table
 from .engine import Code, Job, engine, function, machine_name
 from .host import host_target, thread_count
@@ -206,7 +207,7 @@ class Pool:
 class CpuLoaded(Loaded):
     """A program as a list of launches in memory."""
 
-    __slots__ = ("_kernels", "_program", "_pool", "run", "_single")
+    __slots__ = ("_kernels", "_program", "_pool", "run", "_single", "_keep")
 
     def __init__(self, lowered: Lowered, kernels: dict[int, Code], pool: Pool):
         self.lowered = lowered
@@ -216,25 +217,19 @@ class CpuLoaded(Loaded):
         scratch_offset = -(-lowered.memory.arena_bytes // ALIGNMENT) * ALIGNMENT
         self.arena_bytes = scratch_offset + scratch if scratch or lowered.memory.arena_bytes else 0
         layout = table(lowered)
-        commands = [self._command(number, layout) for number in range(len(lowered.code))]
-        most = max((len(code.parameters) for code in lowered.code), default=0)
-
-        def blob(parts: list[bytes]) -> Any:
-            data = struct.pack("4q", len(parts), layout.arena, scratch_offset, most) + b"".join(parts)
-            return ctypes.create_string_buffer(data, len(data))
-
-        self._program = blob(commands)
-        self._single = [blob([command]) for command in commands]
-        seconds = sum(alone_seconds(code) for code in lowered.code)
+        encoder = loops.Encoder(lowered, self._command)
+        program = encoder.whole(layout, scratch_offset)
+        self._program = program.buffer
+        self._single = [single.buffer for single in program.singles]
+        seconds = loops.seconds(lowered, alone_seconds)
         execute = pool.execute_keeping_gil if seconds < KEEP_GIL_SECONDS else pool.execute
         address = ctypes.addressof(self._program)
-        keep = (self._program, kernels)   # a call may outlast this object
+        keep = (program, encoder.kept, kernels)   # a call may outlast this object
+        self._keep = keep
         self.run = lambda words, keep=keep: execute(address, words)
 
-    def _command(self, number: int, layout: Any) -> bytes:
-        code, launch = self.lowered.code[number], self.lowered.fused.launches[number]
+    def _command(self, code: InstructionList, words: Sequence[tuple[int, int]]) -> bytes:
         address = self._kernels[id(code)].addresses[ENTRY]
-        words = [layout.words[slot] for slot in launch.slots]
         scratch = -(-code.scratch_bytes // ALIGNMENT) * ALIGNMENT
         flat = [value for pair in words for value in pair]
         head = (address, code.parallel_extent, scratch, helpers(code), len(words))

@@ -8,6 +8,8 @@ foreign call and a parallel kernel needs no lock, no allocation and, while the p
                  then for every launch: kernel, extent, scratch bytes, helpers, buffers, (word, offset) for each buffer
         kernel:  void (ptr* buffers, ptr scratch, i64 begin, i64 end)
 
+A null kernel marks a loop or choice (`loops.py`).
+
 A launch with `helpers` 0 runs in the calling thread. Otherwise its range is cut into blocks that the caller and up to
 `helpers` workers take from a shared counter, so a busy core takes fewer and delays nobody; a caller that finds the pool
 in use by another thread runs its launch alone.
@@ -26,7 +28,7 @@ import signal
 import sys
 import time
 
-from . import jobs
+from . import jobs, loops
 
 SPIN_NANOSECONDS = 30_000
 BLOCKS_PER_THREAD = 8
@@ -43,11 +45,11 @@ def has_pthreads() -> bool:
 def module_text(machine: str) -> str:
     """The LLVM IR of `execute`, the pool and the jobs (`jobs.py`) for a machine ("x86_64", "arm64", ...)."""
     if not has_pthreads():
-        return _EXECUTE + _NO_POOL
+        return _EXECUTE + loops.TEXT + _NO_POOL
     x86, arm = "call void @llvm.x86.sse2.pause()", "call void @llvm.aarch64.hint(i32 1)"
     pause = {"x86_64": x86, "AMD64": x86, "aarch64": arm, "arm64": arm}.get(machine, "")
     declare = pause.replace("call", "declare").replace("(i32 1)", "(i32)")
-    text = _EXECUTE + _POOL + jobs.TEXT
+    text = _EXECUTE + loops.TEXT + _POOL + jobs.TEXT
     values = {"PAUSE": pause, "DECLARE": declare, "CLOCK": int(time.CLOCK_MONOTONIC), "SIGBLOCK": int(signal.SIG_BLOCK),
               "SPIN": SPIN_NANOSECONDS, "BLOCKS": BLOCKS_PER_THREAD, "MOST": MOST_THREADS}
     for name, value in values.items():
@@ -76,6 +78,12 @@ launch:
   %number = phi i64 [0, %entry], [%number_next, %next]
   %command = phi ptr [%first, %entry], [%command_next, %next]
   %kernel = load ptr, ptr %command
+  %special = icmp eq ptr %kernel, null
+  br i1 %special, label %control, label %plain
+control:
+  %control_next = call ptr @fungrad_control(ptr %command, ptr %table)
+  br label %next
+plain:
   %c1 = getelementptr i64, ptr %command, i64 1
   %extent = load i64, ptr %c1
   %c2 = getelementptr i64, ptr %command, i64 2
@@ -88,7 +96,7 @@ launch:
   %none = icmp sle i64 %n, 0
   br i1 %none, label %filled, label %fill
 fill:
-  %i = phi i64 [0, %launch], [%i_next, %fill]
+  %i = phi i64 [0, %plain], [%i_next, %fill]
   %twice = shl i64 %i, 1
   %word_at = getelementptr i64, ptr %operands, i64 %twice
   %word = load i64, ptr %word_at
@@ -107,14 +115,17 @@ filled:
   br i1 %alone, label %direct, label %pool
 direct:
   call void %kernel(ptr %buffers, ptr %scratch, i64 0, i64 %extent)
-  br label %next
+  br label %ran
 pool:
   call void @parallel(ptr %kernel, ptr %buffers, ptr %scratch, i64 %extent, i64 %scratch_bytes, i64 %helpers)
+  br label %ran
+ran:
+  %n2 = shl i64 %n, 1
+  %launch_next = getelementptr i64, ptr %operands, i64 %n2
   br label %next
 next:
+  %command_next = phi ptr [%control_next, %control], [%launch_next, %ran]
   %number_next = add i64 %number, 1
-  %n2 = shl i64 %n, 1
-  %command_next = getelementptr i64, ptr %operands, i64 %n2
   %again = icmp slt i64 %number_next, %count
   br i1 %again, label %launch, label %done
 done:

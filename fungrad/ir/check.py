@@ -10,7 +10,7 @@ from ..dtypes import is_float, is_integer
 from ..errors import VerificationError
 from .expr import BOOL, COMBINES, COMPARISONS, CORE, INDEX, OPERATIONS, Axis, Buffer, Expr
 from .instructions import Instruction, InstructionList
-from .kernel import Fused, If, Kernel, Loop, Nest, Statement, Store, While
+from .kernel import Control, Fused, If, Kernel, Loop, Nest, Statement, Store, While
 from .program import INPUT, RESULT, Node, Program
 from .types import Literal, Type
 
@@ -281,6 +281,9 @@ def check_fused(fused: Fused) -> None:
     """Every kernel is well formed, its slots have its buffers' sizes, and every slot is written before it is read."""
     written = set(fused.inputs)
     for launch in fused.launches:
+        if isinstance(launch, Control):
+            written |= _check_control(launch, fused, written)
+            continue
         kernel = launch.kernel
         check_kernel(kernel)
         buffers = (*kernel.outputs, *kernel.inputs)
@@ -297,6 +300,19 @@ def check_fused(fused: Fused) -> None:
         written |= set(outputs)
     for slot in fused.outputs:
         _require(slot in written or not fused.slots[slot].size, "output slot {} is never written", slot)
+
+
+def _check_control(launch: Control, fused: Fused, written: set[int]) -> set[int]:
+    """The slots that a loop or choice writes. Its bodies are well formed and write outputs of their own."""
+    outputs, inputs = launch.slots[:launch.outputs], launch.slots[launch.outputs:launch.outputs + launch.inputs]
+    for slot in inputs:
+        _require(slot in written or not fused.slots[slot].size, "{} reads slot {} before it is written", launch.kind, slot)
+    _require(not set(outputs) & set(inputs), "{} writes what it reads", launch.kind)
+    for body in launch.bodies:
+        check_fused(body)
+        _require(len(set(body.outputs)) == len(body.outputs) and not set(body.outputs) & set(body.inputs),
+                 "the body of a {} has outputs without memory of their own: {}", launch.kind, body.outputs)
+    return set(outputs)
 
 
 # ---- instruction lists ----------------------------------------------------------------------------------------------

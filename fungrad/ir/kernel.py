@@ -116,6 +116,31 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class Control:
+    """A launch that runs other programs: a loop or a choice. Their inputs and outputs are bound to slots of this one.
+
+    scan:  bodies (body,). For k = 0 .. length-1, in reverse if so said: [consts, carry, slices of xs] -> [carry, slices of
+           ys]. slots: carry, ys | consts, carry, xs | one further slot for each carry.
+    while: bodies (condition, body). slots: carry | the condition's consts, the body's consts, carry | one further slot for
+           each carry, and one for the condition's result.
+    cond:  the body whose number is the first input (moved into the range) runs. slots: results | index, operands.
+
+    slots: `outputs` outputs, then `inputs` inputs, then memory for the loop itself: iterations write the carry alternately
+    to its output slot and to its further slot, so that none reads what it writes. consts: of a scan (one number), of a
+    while (two). A body writes each of its outputs (`lower/control.py`); they are none of its inputs.
+    """
+    kind: str
+    bodies: tuple[Fused, ...]
+    slots: tuple[int, ...]
+    outputs: int
+    inputs: int
+    consts: tuple[int, ...] = ()
+    carry: int = 0
+    length: int = 0
+    reverse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Fused:
     """A program after fusion: launches in order over numbered slots.
 
@@ -125,10 +150,26 @@ class Fused:
     may see
     a slot under another shape with as many elements. Slots without elements need not be written.
     """
-    launches: tuple[Launch, ...]
+    launches: tuple[Launch | Control, ...]
     slots: tuple[Any, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+    def kernel_launches(self) -> list[Launch]:
+        """The launches of kernels, those in the bodies of loops and choices at their place."""
+        found: list[Launch] = []
+        for launch in self.launches:
+            if isinstance(launch, Control):
+                for body in launch.bodies:
+                    found += body.kernel_launches()
+            else:
+                found.append(launch)
+        return found
+
+
+def outputs_of(launch: Launch | Control) -> int:
+    """How many of a launch's slots it writes: they come first."""
+    return launch.outputs if isinstance(launch, Control) else len(launch.kernel.outputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def split_long_contractions(fused: Fused, target: Target) -> Fused:
     launches: list[Launch] = []
     slots = list(fused.slots)
     for launch in fused.launches:
-        parts = _split(launch.kernel)
+        parts = _split(launch.kernel) if isinstance(launch, Launch) else None
         if parts is None:
             launches.append(launch)
             continue

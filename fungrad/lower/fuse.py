@@ -23,6 +23,7 @@ from ..ir.kernel import Fused, Launch
 from ..ir.program import Program
 from ..ir.target import Target
 from .fuse_choose import choose_stages
+from .control import control_launch
 from .fuse_groups import Group, Grouper
 from .fuse_kernels import KernelBuilder, fragment_kernel
 from .fuse_recompute import recompute
@@ -33,7 +34,8 @@ from .index import Simplifier
 def fuse(program: Program, target: Target) -> Fused:
     """The kernels of a program, in order, over numbered slots."""
     simplify = Simplifier()
-    builder = StageBuilder(simplify, program.outputs)
+    whole = frozenset(operand for node in program.nodes() if "control" in node.primitive.traits for operand in node.operands)
+    builder = StageBuilder(simplify, program.outputs, whole)
     inputs = [builder.buffer(type) for type in program.input_types]
     builder.definer.buffers.update(zip(program.inputs, inputs, strict=True))
     for node in choose_stages(program):
@@ -59,6 +61,10 @@ def _assemble(grouper: Grouper, inputs: list[Buffer], outputs: list[Buffer], tar
     for group in groups:
         if group.kind == "loops":
             stage = group.stages[0]
+            if stage.control is not None:
+                launches.append(control_launch(stage.control, slots, stage.results, stage.operands,
+                                               lambda body: fuse(body, target)))
+                continue
             kernel, written, read = fragment_kernel(stage, tuple(group.reasons)), stage.results, stage.operands
         else:
             kernel, written, read = KernelBuilder(group, exported, target, simplify).build()

@@ -49,6 +49,8 @@ class Profile:
 _profiles: dict[tuple[Primitive, Params, tuple[Any, ...], Any], Profile] = {}
 _MAX_PROFILES = 8192
 _NOTHING = Profile(0, False)
+_WITH_LOOPS = frozenset({"loops", "control"})
+_ONCE = _WITH_LOOPS | {"reduction"}   # readers that evaluate each element of an operand once
 
 
 def profile(node: Node) -> Profile:
@@ -142,7 +144,7 @@ class _Chooser:
             total = 0
             size = node.type.size if isinstance(node.type, Type) else node.type[0].size
             for reader in self.consumers[node]:
-                if reader is None or "reduction" in reader.primitive.traits or "loops" in reader.primitive.traits:
+                if reader is None or reader.primitive.traits & _ONCE:
                     total += size
                 elif reader.primitive is RESULT or "movement" in reader.primitive.traits:
                     total += uses[reader]
@@ -156,7 +158,7 @@ class _Chooser:
 
     def visit(self, node: Node) -> None:
         """Decide on one node whose operands are decided."""
-        loops = "loops" in node.primitive.traits
+        loops = bool(node.primitive.traits & _WITH_LOOPS)
         own = _NOTHING if node.primitive is RESULT or loops else profile(node)
         facts = self._facts(node, own)
         self.facts[node] = facts
@@ -191,9 +193,11 @@ class _Chooser:
             if reader is not None and "loops" in reader.primitive.traits and (
                     reduces or not self._is_absorbed(node, facts, reader)):
                 return "an operand of an op with loops of its own"
+            if reader is not None and "control" in reader.primitive.traits:
+                return "an operand of a loop or choice"
             if reader is not None and "barrier" in reader.primitive.traits:
                 return "an operand of a barrier"
-        if "loops" in traits or (node.primitive is RESULT and "loops" in node.operands[0].primitive.traits):
+        if traits & _WITH_LOOPS or (node.primitive is RESULT and node.operands[0].primitive.traits & _WITH_LOOPS):
             return "computed by an op with loops of its own"
         return "a barrier" if "barrier" in traits else ""
 

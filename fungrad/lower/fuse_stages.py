@@ -34,7 +34,7 @@ MIN_CONTRACTED = 4
 class Stage:
     """One value with a loop nest of its own: `buffer[axes] = value`, combined over `reduce_axes`.
 
-    kind: "map", "reduce", "contraction" or "loops" (then `fragment` and `results`, and no value).
+    kind: "map", "reduce", "contraction" or "loops" (then `results`, and `fragment` or `control` instead of a value).
     whole, place: of a piece (see `fuse_pieces`): the array of which it is a part, and where its elements lie there.
     """
     number: float      # the order of computation
@@ -50,6 +50,7 @@ class Stage:
     fragment: Fragment | None = None
     operands: tuple[Buffer, ...] = ()
     results: tuple[Buffer, ...] = ()
+    control: Node | None = None
     whole: Buffer | None = None
     place: tuple[Expr, ...] = ()
 
@@ -66,9 +67,10 @@ class Stage:
 class StageBuilder:
     """Turns the chosen nodes into stages, operands first."""
 
-    __slots__ = ("simplify", "definer", "stages", "views", "outputs", "_count")
+    __slots__ = ("simplify", "definer", "stages", "views", "outputs", "whole", "_count")
 
-    def __init__(self, simplify: Simplifier, outputs: tuple[Node, ...]) -> None:
+    def __init__(self, simplify: Simplifier, outputs: tuple[Node, ...], whole: frozenset[Node] = frozenset()) -> None:
+        self.whole = whole     # operands of loops and choices: they need memory, even a constant
         self.simplify = simplify
         self.definer = Definer(simplify)
         self.stages: list[Stage] = []
@@ -90,6 +92,9 @@ class StageBuilder:
         if "loops" in node.primitive.traits:
             self._loops(node)
             return
+        if "control" in node.primitive.traits:
+            self._control(node)
+            return
         if node in self.definer.buffers:      # a result of an op with loops, or under a reshape that came before
             return
         source = node
@@ -98,7 +103,7 @@ class StageBuilder:
         if source is not node and source in self.definer.buffers and node not in self.outputs:
             self.views[node] = self.definer.buffers[source]
             return
-        target = self._value(source, node in self.outputs)
+        target = self._value(source, node in self.outputs or node in self.whole)
         if target is None:                    # a constant, after all
             return
         if source is not node:                # a reshape is the same memory under another shape
@@ -178,6 +183,15 @@ class StageBuilder:
         inside = substitute(body, renamed.get)
         self._add(target, own, self.simplify(reduce(e.attribute[0], inside, whole)), label)
         replaced[e] = load(target, tuple([axis_expr(a) for a in free]))
+
+    def _control(self, node: Node) -> None:
+        results = tuple([self.buffer(type) for type in node.type])
+        operands = tuple([self.buffer_of(operand) for operand in node.operands])
+        self.stages.append(Stage(len(self.stages), (results or (self.buffer(array_type((0,), np.dtype(bool))),))[0], (),
+                                 None, kind="loops", label=node.primitive.name, operands=operands, results=results,
+                                 control=node))
+        for number, result in enumerate(results):
+            self.definer.buffers[result_node(node, number)] = result
 
     def _loops(self, node: Node) -> None:
         types = tuple([operand.type for operand in node.operands])

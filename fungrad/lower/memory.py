@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from ..ir.kernel import Fused
+from ..ir.kernel import Control, Fused, outputs_of
 from ..ir.lowered import MemoryPlan
 from ..ir.target import Target
 
@@ -36,17 +36,24 @@ class Lifetime:
 
 def plan(fused: Fused, target: Target | None = None, donate: frozenset[int] = frozenset()) -> MemoryPlan:
     """The memory plan of a fused program; `donate` holds the numbers of the inputs whose memory may be taken over."""
-    temporaries = lifetimes(fused)
+    nested = [tuple([plan(body, target) for body in launch.bodies]) for launch in fused.launches
+              if isinstance(launch, Control)]
+    inner = [max(body.arena_bytes for body in bodies) for bodies in nested]
+    temporaries = lifetimes(fused, inner)
     offsets = pack_by_time(temporaries)
     if 2 < len(temporaries) <= _MOST_BY_SIZE:
         offsets = min(offsets, pack_by_size(temporaries), key=lambda places: arena_bytes(temporaries, places))
     by_slot = {lifetime.slot: offset for lifetime, offset in zip(temporaries, offsets, strict=True)}
     return MemoryPlan(arena_bytes(temporaries, offsets), tuple([by_slot.get(slot) for slot in range(len(fused.slots))]),
-                      donations(fused, donate))
+                      donations(fused, donate),
+                      tuple([(by_slot[-1 - number], bodies) for number, bodies in enumerate(nested)]))
 
 
-def lifetimes(fused: Fused) -> list[Lifetime]:
-    """The lifetimes of all temporaries that a launch uses, in order of birth. Sizes are rounded up to the alignment."""
+def lifetimes(fused: Fused, inner: Sequence[int] = ()) -> list[Lifetime]:
+    """The lifetimes of all temporaries that a launch uses, in order of birth. Sizes are rounded up to the alignment.
+
+    inner: the arena bytes of the bodies of each loop or choice, in order: temporaries of that launch, as slots -1, -2, ...
+    """
     fixed = {*fused.inputs, *fused.outputs}
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -55,7 +62,10 @@ def lifetimes(fused: Fused) -> list[Lifetime]:
             if slot not in fixed:
                 first.setdefault(slot, number)
                 last[slot] = number
-    return [Lifetime(slot, max(align(fused.slots[slot].nbytes), ALIGNMENT), first[slot], last[slot]) for slot in first]
+    controls = [number for number, launch in enumerate(fused.launches) if isinstance(launch, Control)]
+    bodies = [Lifetime(-1 - i, max(align(nbytes), ALIGNMENT), controls[i], controls[i]) for i, nbytes in enumerate(inner)]
+    found = [Lifetime(slot, max(align(fused.slots[slot].nbytes), ALIGNMENT), first[slot], last[slot]) for slot in first]
+    return sorted([*found, *bodies], key=lambda item: item.first) if bodies else found
 
 
 def align(nbytes: int) -> int:
@@ -124,7 +134,7 @@ def donations(fused: Fused, donate: frozenset[int]) -> tuple[tuple[int, int], ..
     last_use: dict[int, int] = {}
     for number, launch in enumerate(fused.launches):
         for position, slot in enumerate(launch.slots):
-            if position < len(launch.kernel.outputs):
+            if position < outputs_of(launch):
                 first_write.setdefault(slot, number)
             last_use[slot] = number
     free = [number for number in sorted(donate)

@@ -17,7 +17,8 @@ from time import perf_counter
 from typing import Any
 
 from .. import config
-from ..errors import CompilationError
+from ..errors import CompilationError, VerificationError
+from ..ir.check import check
 from ..ir.instructions import InstructionList
 from ..ir.kernel import Fused, Kernel
 from ..ir.lowered import Lowered, MemoryPlan
@@ -25,6 +26,7 @@ from ..ir.program import Program
 from ..ir.target import Target
 from .contraction import schedule_contraction
 from .contraction_split import split_long_contractions
+from .control import in_bodies
 from .decompose import decompose
 from .fuse import fuse
 from .instructions import to_instructions
@@ -152,10 +154,13 @@ def lower(program: Program, target: Target, record: Record | None = None,
     for entry in listed:
         if entry.stage in ("program", "fuse", "fused"):
             value = _run(entry, value, target, record)
+        if entry.stage == "fused":
+            value = in_bodies(value, lambda body, entry=entry: _run(entry, body, target, record))
     fused: Fused = value
     kernel_passes = tuple([entry for entry in listed if entry.stage in _KERNEL_STAGES])
     done: dict[Kernel, InstructionList] = {}
-    for launch in fused.launches:
+    launches = fused.kernel_launches()
+    for launch in launches:
         if launch.kernel not in done:
             done[launch.kernel] = kernel_code(launch.kernel, target, kernel_passes, record)
             if ready is not None:
@@ -164,7 +169,7 @@ def lower(program: Program, target: Target, record: Record | None = None,
         if entry.stage == "memory":
             memory = _run(entry, fused, target, record, **({"donate": donate} if donate else {}))
     assert memory is not None
-    return Lowered(program, fused, tuple([done[launch.kernel] for launch in fused.launches]), memory)
+    return Lowered(program, fused, tuple([done[launch.kernel] for launch in launches]), memory)
 
 
 def kernel_code(kernel: Kernel, target: Target, entries: tuple[Pass, ...] | None = None,
@@ -190,6 +195,17 @@ def _run(entry: Pass, value: Any, target: Target, record: Record | None, **optio
     gives = STAGES[entry.stage][1]
     if not isinstance(result, gives):
         raise CompilationError(f"pass {entry.name!r} gave a {type(result).__name__} instead of a {gives.__name__}")
+    if config.get("check") and gives is not MemoryPlan:
+        _check(entry, result)
     if record is not None:
         record(entry.stage, entry.name, result, perf_counter() - start)
     return result
+
+
+def _check(entry: Pass, result: Any) -> None:
+    """FUNGRAD_CHECK=1: raise VerificationError, with the pass's name, for a value that is not well formed."""
+    try:
+        check(result)
+    except VerificationError as error:
+        raise VerificationError(f"pass {entry.name!r} gave a {type(result).__name__} that is not well formed: "
+                                f"{error}") from error

@@ -28,7 +28,26 @@ P = Pattern
 
 def simplify(program: Program, target: Target) -> Program:
     """The program with calls inlined and all rules of `RULES` applied."""
-    return _rewriter(inline_calls(program))
+    return _rewriter(simplify_bodies(inline_calls(program), target))
+
+
+def simplify_bodies(program: Program, target: Target) -> Program:
+    """The program with the bodies of loops and choices simplified."""
+    if not any("control" in n.primitive.traits for n in program.nodes()):
+        return program
+
+    def simplified(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple([simplified(item) for item in value])
+        return simplify(value, target) if isinstance(value, Program) else value
+    at: dict[Node, Node] = {}
+    for n in program.nodes():
+        operands = tuple([at[operand] for operand in n.operands])
+        params = dict(n.params)
+        if "control" in n.primitive.traits:
+            params = {name: simplified(value) for name, value in params.items()}
+        at[n] = make_node(n.primitive, operands, params, n.type)
+    return make_program(program.input_types, tuple([at[output] for output in program.outputs]))
 
 
 # ---- calls ----------------------------------------------------------------------------------------------------------

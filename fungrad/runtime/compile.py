@@ -153,7 +153,7 @@ def log_compilation(record: Compilation, lowered: Lowered, backend: Backend) -> 
     if level < 3:
         return
     seen: set[int] = set()
-    for launch, code in zip(lowered.fused.launches, lowered.code, strict=True):
+    for launch, code in zip(lowered.fused.kernel_launches(), lowered.code, strict=True):
         if id(code) in seen:
             continue
         seen.add(id(code))
