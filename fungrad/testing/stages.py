@@ -24,6 +24,7 @@ from ..ir.check import check_fused, check_instructions, check_program
 from ..ir.instructions import InstructionList
 from ..ir.interpret import evaluate_node, interpret
 from ..ir.kernel import Fused, Kernel
+from ..ir.kernel_text import instructions_text, kernel_text
 from ..ir.program import Node, Program
 from ..ir.target import Target
 from ..lower import pipeline
@@ -81,9 +82,9 @@ def _checked_stage(name: str, value: Program | Fused, arrays: Sequence[np.ndarra
             check_program(value)
             return Stage(name, interpret(value, arrays), text)
         check_fused(value)
-        return Stage(name, _run_fused(value, arrays, {}), lambda: fused_text(value, {}))
+        return Stage(name, verify.run_fused(value, arrays), lambda: fused_text(value, {}))
     except VerificationError as error:
-        raise VerificationError(f"after pass {name!r}: {error}\n{value}") from error
+        raise VerificationError(f"after pass {name!r}: {error}\n{value if isinstance(value, Program) else ''}") from error
 
 
 def _kernel_stages(fused: Fused, passes: Sequence[pipeline.Pass], arrays: Sequence[np.ndarray],
@@ -98,32 +99,19 @@ def _kernel_stages(fused: Fused, passes: Sequence[pipeline.Pass], arrays: Sequen
             for value in current.values():
                 if isinstance(value, InstructionList):
                     check_instructions(value)
-            results = _run_fused(fused, arrays, current)
+            results = verify.run_fused(fused, arrays, current)
         except VerificationError as error:
             raise VerificationError(f"after pass {entry.name!r}: {error}\n{fused_text(fused, current)}") from error
         yield Stage(entry.name, results, lambda current=current: fused_text(fused, current))
-
-
-def _run_fused(fused: Fused, arrays: Sequence[np.ndarray], values: dict[Kernel, Any]) -> Arrays | None:
-    """The outputs when every kernel is as in `values` (or as fused); None if one is too large to interpret."""
-    slots = dict(zip(fused.inputs, arrays, strict=True))
-    for launch in fused.launches:
-        value = values.get(launch.kernel, launch.kernel)
-        if verify.too_large(value):
-            return None
-        results = verify.run_launch(launch, value, fused, slots)
-        slots.update(zip(launch.slots, results))
-    types = [fused.slots[slot] for slot in fused.outputs]
-    return [np.reshape(slots.get(slot, np.zeros(type.shape, type.dtype)), type.shape)
-            for slot, type in zip(fused.outputs, types, strict=True)]
 
 
 def native_stage(program: Program, arrays: Sequence[np.ndarray], device: str = "cpu") -> Stage:
     """What the compiled program computes; built anew, past the cache of Executables."""
     executable = build_executable(program, backends.get(device), frozenset(), "stages", "")
     inputs = [from_numpy(array, device) for array in arrays]
+    verify.spoil_memory(executable)
     results = [np.array(result._numpy()) for result in executable(inputs)]
-    again = [np.array(result._numpy()) for result in executable(inputs)]   # in recycled memory
+    again = [np.array(result._numpy()) for result in executable(inputs)]   # in memory that holds the first results
     for number, (first, second) in enumerate(zip(results, again, strict=True)):
         if first.tobytes() != second.tobytes():
             raise VerificationError(f"output {number} of two equal calls differs: {first} and {second}\n{program}")
@@ -135,7 +123,9 @@ def fused_text(fused: Fused, values: dict[Kernel, Any]) -> str:
     """The launches in order with every kernel's text, each as in `values` (or as fused)."""
     lines = []
     for launch in fused.launches:
-        lines.append(f"slots {launch.slots}: {values.get(launch.kernel, launch.kernel)}")
+        value = values.get(launch.kernel, launch.kernel)
+        text = instructions_text(value) if isinstance(value, InstructionList) else kernel_text(value)
+        lines.append(f"slots {launch.slots}: {text}")
     return "\n".join(lines)
 
 
