@@ -60,3 +60,12 @@ def test_import_time(tmp_path: Path) -> None:
     pairs = [(import_seconds("numpy", environment), import_seconds("fungrad", environment)) for _ in range(10)]
     numpy, own = (min(column) for column in zip(*pairs[1:], strict=True))
     assert own <= 1.5 * numpy + 0.01, f"import fungrad takes {own:.3f} s, import numpy {numpy:.3f} s"
+
+
+def test_a_first_gradient_imports_no_bfloat16() -> None:
+    """ml_dtypes takes several times longer to import than NumPy: only programs that name bfloat16 pay for it."""
+    code = ("import sys, numpy, fungrad, fungrad.numpy as fnp\n"
+            "print(fungrad.jit(fungrad.grad(lambda x: (fnp.tanh(x) ** 2).sum()))(numpy.ones(3, 'float32')).shape)\n"
+            "assert 'ml_dtypes' not in sys.modules")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout == "(3,)\n", result.stderr

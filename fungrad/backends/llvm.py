@@ -17,7 +17,6 @@ from collections.abc import Callable
 import numpy as np
 
 from ..dtypes import (
-    bfloat16,
     bool_,
     float16,
     float32,
@@ -26,6 +25,7 @@ from ..dtypes import (
     int16,
     int32,
     int64,
+    is_bfloat16,
     uint8,
     uint16,
     uint32,
@@ -41,7 +41,7 @@ PASSES = ("sroa", "instcombine", "simplifycfg")
 """The function passes that the text needs, in the order in which they pay."""
 
 _TYPES = {bool_: "i1", int8: "i8", int16: "i16", int32: "i32", int64: "i64", uint8: "i8", uint16: "i16", uint32: "i32",
-          uint64: "i64", float16: "half", bfloat16: "i16", float32: "float", float64: "double"}
+          uint64: "i64", float16: "half", float32: "float", float64: "double"}
 _SUFFIXES = {"half": "f16", "float": "f32", "double": "f64"}
 _FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _FLOAT_ARITHMETIC = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv",
@@ -63,12 +63,12 @@ def render(code: InstructionList, target: Target) -> str:
 
 def scalar_type(dtype: np.dtype) -> str:
     """The LLVM type of one element in a register."""
-    return _TYPES[dtype]
+    return "i16" if is_bfloat16(dtype) else _TYPES[dtype]
 
 
 def memory_type(dtype: np.dtype) -> str:
     """The LLVM type of one element in memory."""
-    return "i8" if dtype == bool_ else _TYPES[dtype]
+    return "i8" if dtype == bool_ else scalar_type(dtype)
 
 
 def _is_float(dtype: np.dtype) -> bool:
@@ -81,7 +81,7 @@ def literal_text(value: Literal) -> str:
     if dtype == bool_:
         return "true" if value.value else "false"
     bits = int.from_bytes(value.bits, "little")
-    if dtype == bfloat16:
+    if is_bfloat16(dtype):
         return str(bits)
     if dtype == float16:
         return f"0xH{bits:04X}"
@@ -167,7 +167,7 @@ class Renderer:
     # -- small parts -------------------------------------------------------------------------------------------------
 
     def type(self, dtype: np.dtype, lanes: int) -> str:
-        scalar = _TYPES[dtype]
+        scalar = scalar_type(dtype)
         return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
 
     def type_of(self, number: int) -> str:
@@ -510,7 +510,7 @@ class Renderer:
         return self.arithmetic(i.op, first.dtype, i.lanes, *operands, name=self.name(number))
 
     def refuse_bfloat16(self, op: str, dtype: np.dtype) -> None:
-        if dtype == bfloat16:
+        if is_bfloat16(dtype):
             raise CompilationError(f"{op} on bfloat16 must be decomposed before rendering")
 
     def arithmetic(self, op: str, dtype: np.dtype, lanes: int, *operands: str, name: str | None = None) -> str:
@@ -604,7 +604,7 @@ class Renderer:
         source, result = self.instructions[i.operands[0]].dtype, i.dtype
         assert source is not None and result is not None
         value, type = self.typed(i.operands[0]), self.type_of(number)
-        if bfloat16 in (source, result):
+        if is_bfloat16(source) or is_bfloat16(result):
             raise CompilationError("casts of bfloat16 must be decomposed before rendering")
         if source == result or (source.kind in "iu" and result.kind in "iu" and source.itemsize == result.itemsize):
             return self.names[i.operands[0]]

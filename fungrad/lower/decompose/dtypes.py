@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...dtypes import bfloat16
+from ...dtypes import is_bfloat16
 from ...ir.target import Target
 from .formula import FLOAT16, FLOAT32, FLOAT64, UINT32, Formula, where
 
@@ -17,12 +17,9 @@ UINT16 = np.dtype("uint16")
 INT32 = np.dtype("int32")
 
 
-_NARROW = (FLOAT16, bfloat16)
-
-
 def is_narrow(dtype: np.dtype) -> bool:
     """Whether values of this type are computed in float32."""
-    return dtype in _NARROW
+    return dtype == FLOAT16 or is_bfloat16(dtype)
 
 
 def converts_float16(target: Target) -> bool:
@@ -32,7 +29,7 @@ def converts_float16(target: Target) -> bool:
 
 def to_float32(x: Formula) -> Formula:
     """A 16-bit float, exactly."""
-    if x.dtype == bfloat16:
+    if is_bfloat16(x.dtype):
         return (x.bitcast(UINT16).cast(UINT32) << 16).bitcast(FLOAT32)
     return x.cast(FLOAT32)
 
