@@ -2,28 +2,28 @@
 
 A list of instructions in single-assignment form with structured loops. Value i is the result of instruction i.
 
-    op            operands                      attribute            result
-    constant                                    Literal              scalar
-    parameter                                   Buffer               pointer to a global or scratch buffer's first element
-    begin, end                                                       int64: this call's range of the parallel axis
-    loop          start, stop                   step: int            int64: the loop's index; closed by end_loop
-    while                                                            opens a loop; its condition is computed after it ...
-    while_test    condition                                          ... and leaves the loop where false; closed by end_loop
-    if            condition                                          closed by end_if
-    end_loop, end_if
-    register                                    (count, dtype)       a small array in registers, of `lanes` wide elements
-    get, set      register, (value)             slot: int            read, write one element of a register array
-    load          pointer, offset, [mask]                            lanes consecutive elements; 0 where the mask is false
-    gather        pointer, offsets, [mask]                           an element a lane
-    store         pointer, offset, value, [mask]    None or "stream" "stream": past the caches, where the address is aligned
-    scatter       pointer, offsets, value, [mask]
-    splat         scalar                                             the value in every lane
-    lanes                                                            int64 vector 0, 1, ... lanes-1
-    extract       vector                        lane: int            scalar
-    insert        vector, scalar                lane: int            vector with one lane replaced
-    shuffle       vector, vector                tuple of lane numbers
-    fold          vector                        combine              scalar: all lanes combined, in a fixed tree
-    CORE op       operands of equal lanes                            the operation, lane by lane (ir/expr.py)
+    op            operands                        attribute              result
+    constant                                      Literal                scalar
+    parameter                                     Buffer                 pointer to a buffer's first element
+    begin, end                                                           int64: this call's range of the parallel axis
+    loop          start, stop                     step: int              int64: the index; closed by end_loop
+    while                                                                opens a loop; its condition comes next ...
+    while_test    condition                                              ... and leaves the loop where false
+    if            condition                                              closed by end_if
+    end_loop, end_ if
+    register                                      (count, dtype)         a small array of `lanes` wide elements
+    get, set      register, (value)               slot: int              read, write one element of a register array
+    load          pointer, offset, [mask]                                lanes consecutive elements; 0 without mask
+    gather        pointer, offsets, [mask]                               an element a lane
+    store         pointer, offset, value, [mask]  None or "stream"       "stream": past the caches, where it is aligned
+    scatter       pointer, offsets, value, [mask  ]
+    splat         scalar                                                 the value in every lane
+    lanes                                                                int64 vector 0, 1, ... lanes-1
+    extract       vector                          lane: int              scalar
+    insert        vector, scalar                  lane: int              vector with one lane replaced
+    shuffle       vector, vector                  tuple of lane numbers
+    fold          vector                          combine                scalar: all lanes combined, in a fixed tree
+    CORE op       operands of equal lanes                                the operation, lane by lane (ir/expr.py)
 
 Offsets are int64, counted in elements. `lanes` is 1 for a scalar.
 """

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 class Target:
     """A device as lowering sees it.
 
-    vector_bytes: width of the vector registers. vector_registers: their number. caches: bytes of L1, L2, L3 of one core.
-    threads: how many run a kernel. features: names such as "avx512f". key: text that identifies the machine for caches.
+    vector_bytes: width of the vector registers. vector_registers: their number. caches: bytes of L1, L2, L3 of one
+    core. threads: how many run a kernel. features: names such as "avx512f". key: text that identifies the machine for
+    caches.
     """
     name: str
     vector_bytes: int
