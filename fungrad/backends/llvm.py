@@ -114,9 +114,8 @@ class Renderer:
         self.labels = 0
         self.temporaries = 0
         self.open: list[tuple[str, ...]] = []
-        self.prefix = "v"
         self.static: dict[int, tuple[int, ...] | None] = {}
-        self.streaming = self.stream_used = False
+        self.aligned: str | None = None             # whether stores may go past the caches
         self.rules: dict[str, Callable[[int, Instruction], str]] = {
             op: getattr(self, f"_{op}") for op in (
                 "constant", "parameter", "begin", "end", "loop", "end_loop", "if", "end_if", "while", "while_test",
@@ -126,41 +125,37 @@ class Renderer:
     def text(self) -> str:
         streamed = sorted({i.operands[0] for i in self.instructions if i.op == "store" and i.attribute == "stream"})
         if streamed and self.can_stream:
-            self.two_ways(streamed)
-        else:
-            self.body()
+            self.find_aligned(streamed)
+        for number, instruction in enumerate(self.instructions):
+            rule = self.rules.get(instruction.op, self._operation)
+            self.names.append(rule(number, instruction))
+        if self.aligned is not None:
+            self.line(f"call void @{self.declare('llvm.x86.sse.sfence', 'void')}()")
         arguments = [f"ptr noalias %arg{i}" for i in range(len(self.code.parameters))]
         arguments += ["ptr noalias %scratch", "i64 %begin", "i64 %end"]
         head = f"define void @{self.code.name}({', '.join(arguments)})"
         body = [f"{head} nounwind {{", "entry:", *self.allocas, *self.lines, "  ret void", "}"]
-        metadata = ["!0 = !{i32 1}"] if self.stream_used else []
+        metadata = ["!0 = !{i32 1}"] if self.aligned is not None else []
         return "\n".join([*body, *self.declarations.values(), *metadata]) + "\n"
 
-    def body(self) -> None:
-        """All instructions, once."""
-        self.names = []
-        for number, instruction in enumerate(self.instructions):
-            rule = self.rules.get(instruction.op, self._operation)
-            self.names.append(rule(number, instruction))
-
-    def two_ways(self, pointers: list[int]) -> None:
-        """The instructions twice: with stores past the caches where all their arrays are aligned, without elsewhere."""
+    def find_aligned(self, pointers: list[int]) -> None:
+        """A truth value: all arrays that are stored past the caches are aligned."""
         every: str | None = None
         for pointer in pointers:
-            name = self._parameter(pointer, self.instructions[pointer])
-            address = self.emit(f"ptrtoint ptr {name} to i64")
+            address = self.emit(f"ptrtoint ptr {self._parameter(pointer, self.instructions[pointer])} to i64")
             every = address if every is None else self.emit(f"or i64 {every}, {address}")
         low = self.emit(f"and i64 {every}, {self.vector_bytes - 1}")
-        aligned, usual, done = self.new_label(), self.new_label(), self.new_label()
-        self.line(f"br i1 {self.emit(f'icmp eq i64 {low}, 0')}, label %{aligned}, label %{usual}")
-        self.streaming = self.stream_used = True
-        self.start(aligned)
-        self.body()
-        self.line(f"call void @{self.declare('llvm.x86.sse.sfence', 'void')}()")
+        self.aligned = self.emit(f"icmp eq i64 {low}, 0")
+
+    def stream(self, type: str, text: str, address: str, align: str) -> None:
+        """A store past the caches where the array is aligned, else a plain one."""
+        past, plain, done = self.new_label(), self.new_label(), self.new_label()
+        self.line(f"br i1 {self.aligned}, label %{past}, label %{plain}")
+        self.start(past)
+        self.line(f"store {type} {text}, ptr {address}, align {self.vector_bytes}, !nontemporal !0")
         self.line(f"br label %{done}")
-        self.streaming, self.prefix = False, "w"
-        self.start(usual)
-        self.body()
+        self.start(plain)
+        self.line(f"store {type} {text}, ptr {address}, {align}")
         self.line(f"br label %{done}")
         self.start(done)
 
@@ -180,7 +175,7 @@ class Renderer:
 
     def name(self, number: int) -> str:
         """The name of the result of an instruction."""
-        return f"%{self.prefix}{number}"
+        return f"%v{number}"
 
     def emit(self, text: str, name: str | None = None) -> str:
         """A line that defines a value; its name."""
@@ -300,7 +295,7 @@ class Renderer:
         else:
             self.line(f"br i1 {self.emit(f'icmp slt i64 {start}, {stop}')}, label %{body}, label %{done}")
         self.start(body)
-        index, following = self.name(number), f"%{self.prefix}{number}.next"
+        index, following = self.name(number), f"%v{number}.next"
         self.lines.append("")   # the phi, written when the loop's last block is known
         self.open.append(("loop", body, done, before, str(len(self.lines) - 1), index, following, start, stop,
                           str(i.attribute)))
@@ -351,8 +346,8 @@ class Renderer:
     def _register(self, number: int, i: Instruction) -> str:
         count, dtype = i.attribute
         for slot in range(count):
-            self.allocas.append(f"  %{self.prefix}{number}.{slot} = alloca {self.type(dtype, i.lanes)}")
-        return f"%{self.prefix}{number}"
+            self.allocas.append(f"  %v{number}.{slot} = alloca {self.type(dtype, i.lanes)}")
+        return f"%v{number}"
 
     def _get(self, number: int, i: Instruction) -> str:
         assert i.dtype is not None
@@ -446,9 +441,11 @@ class Renderer:
         lanes = self.instructions[value].lanes
         align = f"align {self.instructions[pointer].attribute.type.dtype.itemsize}"
         if len(i.operands) == 3:
-            if self.streaming and i.attribute == "stream":
-                align = f"align {self.vector_bytes}, !nontemporal !0"
-            self.line(f"store {type} {text}, ptr {self.address(pointer, self.names[offset])}, {align}")
+            address = self.address(pointer, self.names[offset])
+            if self.aligned is not None and i.attribute == "stream":
+                self.stream(type, text, address, align)
+            else:
+                self.line(f"store {type} {text}, ptr {address}, {align}")
         elif lanes == 1:
             body, done = self.new_label(), self.new_label()
             self.line(f"br i1 {self.names[i.operands[3]]}, label %{body}, label %{done}")

@@ -12,6 +12,7 @@ from ..ir.expr import Axis
 from ..ir.kernel import Kernel, Opt
 from ..ir.target import Target
 from .affine import Analysis
+from .instructions import STEPS
 from .plan import Group, ScheduleError, Touched, apply, contiguous, make_plan, touched
 
 PARALLEL_WORK = 1 << 16  # element-operations below which threads cost more than they bring
@@ -56,6 +57,7 @@ class Chooser:
     def choose(self) -> tuple[Opt, ...]:
         self.merge_groups()
         self.step("absorb")
+        self.fuse_contiguous_outer()
         if self.vectorize_outer():
             return tuple(self.opts)
         self.fuse_outer()
@@ -72,6 +74,17 @@ class Chooser:
             if not self.step("merge", number):
                 number += 1
 
+    def fuse_contiguous_outer(self) -> None:
+        """Adjacent outer axes over which everything advances evenly become one."""
+        place = 0
+        while place < len(self.plan.outer) - 1:
+            a, b = self.plan.outer[place:place + 2]
+            even = all(contiguous(a, b, self.facts(group)) for group in self.plan.groups)
+            if even and self.step("fuse", -1, a.name, b.name):
+                place = max(place - 1, 0)
+            else:
+                place += 1
+
     def vectorize_outer(self) -> bool:
         """Points of the last outer axis side by side, where rows are short or memory runs along that axis."""
         plan = self.plan
@@ -81,7 +94,7 @@ class Chooser:
         inner = sum(max((self.runs(group, a) for a in group.axes), default=0.0) for group in plan.groups)
         longest = max((_points(group.axes) for group in plan.groups), default=1)
         lanes = min(self.lanes(group, last) for group in plan.groups)
-        short = longest <= lanes // 2
+        short = longest <= lanes // 4
         along = sum(self.runs(group, last) for group in plan.groups) > inner
         if lanes < 4 or last.extent < lanes or not (short or along) or longest * lanes * 8 > self.target.caches[1]:
             return False
@@ -155,7 +168,12 @@ class Chooser:
         for access in facts.accesses:
             coefficient = access.form.coefficient(a)
             weight = 1.5 if access.write and not group.reduced else 1.0
-            total += weight if coefficient == 1 else 0.25 if coefficient == 0 else -weight  # a gather costs
+            if coefficient == 1:
+                total += weight
+            elif coefficient == 0:
+                total += 0.25
+            elif access.write or coefficient not in STEPS:   # a gather or scatter costs
+                total -= weight
         widest = self.lanes(group, None)
         return total * min(a.extent, widest) / widest if total > 0 else total
 
@@ -167,6 +185,9 @@ class Chooser:
             return lanes
         while lanes > 1 and lanes // 2 >= vector.extent:
             lanes //= 2
+        if lanes > vector.extent and any(access.form.coefficient(vector) in STEPS and not access.write
+                                         for access in self.facts(group).accesses):
+            lanes //= 2          # small strides are shuffles in whole vectors only
         return lanes
 
     def columns(self, number: int, facts: Touched) -> None:

@@ -27,6 +27,7 @@ from .lane_transpose import transpose
 from .placement import Block, Value, is_constant, number_values
 
 SCRATCH_ALIGNMENT = 64
+STEPS = (-1, 2, 3, 4)   # strides at which vectors and shuffles beat a gather
 _UNKNOWN_ROUNDS = 16   # how often a `while` is taken to run, in estimates of work
 
 
@@ -214,10 +215,33 @@ class Emitter(IndexPlacement):
             value = self.get(buffer, form)
             return value if is_constant(valid, True) else \
                 self.operation("select", (valid, value, self.zero(e.dtype)), e.dtype)
-        scalar, vector, consecutive = self.position(form)
         mask = self.blocks[-1].mask
         mask = valid if mask is None else self.operation("and", (mask, valid), BOOL)
+        if is_constant(mask, True) and self.vector is not None and form.coefficient(self.vector) in STEPS:
+            rest = Form(form.constant, tuple(term for term in form.terms if term[0].attribute is not self.vector))
+            if not self.varies(rest):
+                return self.strided(buffer, self.emit_form(rest), form.coefficient(self.vector))
+        scalar, vector, consecutive = self.position(form)
         return self.read(buffer, scalar, vector, consecutive, mask, self.load_level(buffer))
+
+    def strided(self, buffer: Buffer, base: Value, step: int) -> Value:
+        """Every step-th element from `base` on: vectors that cover them, none past the last one, and shuffles."""
+        lanes, level = self.lanes, self.load_level(buffer)
+        dtype, pointer = buffer.type.dtype, self.pointer(buffer)
+        last = (step - 1) * (lanes - 1)
+        starts = [1 - lanes] if step < 0 else [min(k * lanes, last) for k in range(step)]
+        vectors = []
+        for start in starts:
+            offset = self.operation("add", (base, self.index(start)), INDEX) if start else base
+            vectors.append(self._memory("load", (pointer, offset), dtype, lanes, level))
+        places = [next((k, step * i - start) for k, start in enumerate(starts) if start <= step * i < start + lanes)
+                  for i in range(lanes)]
+        first = tuple(at if k == 0 else 0 for k, at in places)
+        result = self.pure("shuffle", (vectors[0], vectors[0]), first, dtype, lanes)
+        for number, vector in enumerate(vectors[1:], 1):
+            picks = tuple(lanes + at if k == number else i for i, (k, at) in enumerate(places))
+            result = self.pure("shuffle", (result, vector), picks, dtype, lanes)
+        return result
 
     def read(self, buffer: Buffer, scalar: Value, vector: Value | None, consecutive: bool, mask: Value,
              level: int) -> Value:

@@ -77,7 +77,7 @@ def test_what_does_not_change_leaves_the_loop_and_is_shared() -> None:
 
 
 @pytest.mark.parametrize(("coefficient", "op", "lanes"),
-                         [(0, "load", 1), (1, "load", 16), (3, "gather", 16), (-1, "gather", 16)])
+                         [(0, "load", 1), (1, "load", 16), (5, "gather", 16)])
 def test_reads_are_classified(coefficient: int, op: str, lanes: int) -> None:
     x, out = buffer("x", (100,), FLOAT32), buffer("out", (16,), FLOAT32)
     v = Axis("v", 16)
@@ -292,3 +292,15 @@ def test_what_cannot_be_expressed_is_refused() -> None:
                         HOST)
     with pytest.raises(CompilationError, match="not scheduled"):
         to_instructions(Kernel("k", (out,), ()), HOST)
+
+
+@pytest.mark.parametrize("step", [-1, 2, 3, 4])
+def test_small_strides_are_shuffles(step: int) -> None:
+    """Reads at small strides reach exactly from the first element to the last one that is needed."""
+    size = 15 * abs(step) + 1
+    x, out, v = buffer("x", (size,), FLOAT32), buffer("out", (16,), FLOAT32), Axis("v", 16)
+    first = size - 1 if step < 0 else 0
+    body = (Loop(v, (Store(out, (axis(v),), load(x, (plus(times(axis(v), step), first),))),), "vector"),)
+    code = check(kernel_of(body, (out,), (x,)))
+    assert count(code)["gather"] == 0 and count(code)["shuffle"] == abs(step)
+    assert count(code)["load"] == abs(step)
