@@ -17,13 +17,14 @@ from ..ir.kernel import Control, Fused, Kernel, Launch, Nest
 from ..ir.program import Node, Program
 from ..ir.types import Type, array_type
 from .fuse_names import canonical_axis, canonical_buffer, intern_kernel
+from .small_loops import small_loop
 
 FuseBody = Callable[[Program], Fused]
 
 
 def control_launch(node: Node, slots: dict[Buffer, int], results: Sequence[Buffer], operands: Sequence[Buffer],
-                   fuse: FuseBody) -> Control:
-    """The launch of a scan, while or cond; adds what it needs to `slots`."""
+                   fuse: FuseBody) -> Control | Launch:
+    """The launch of a scan, while or cond; adds what it needs to `slots`. A small loop is a kernel."""
     def number(buffers: Sequence[Buffer]) -> tuple[int, ...]:
         return tuple([slots.setdefault(buffer, len(slots)) for buffer in buffers])
 
@@ -33,6 +34,9 @@ def control_launch(node: Node, slots: dict[Buffer, int], results: Sequence[Buffe
     def body(name: str) -> Fused:
         return with_own_outputs(fuse(node.param(name)))
     name, given = node.primitive.name, (*number(results), *number(operands))
+    small = small_loop(node)
+    if small is not None:
+        return Launch(small, given)
     count = len(results), len(operands)
     if name == "scan":
         consts, carry = node.param("consts"), node.param("carry")
