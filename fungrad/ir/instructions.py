@@ -10,13 +10,13 @@ A list of instructions in single-assignment form with structured loops. Value i 
     while                                                                opens a loop; its condition comes next ...
     while_test    condition                                              ... and leaves the loop where false
     if            condition                                              closed by end_if
-    end_loop, end_ if
+    end_loop, end_if
     register                                      (count, dtype)         a small array of `lanes` wide elements
     get, set      register, (value)               slot: int              read, write one element of a register array
     load          pointer, offset, [mask]                                lanes consecutive elements; 0 without mask
     gather        pointer, offsets, [mask]                               an element a lane
     store         pointer, offset, value, [mask]  None or "stream"       "stream": past the caches, where it is aligned
-    scatter       pointer, offsets, value, [mask  ]
+    scatter       pointer, offsets, value, [mask]
     splat         scalar                                                 the value in every lane
     lanes                                                                int64 vector 0, 1, ... lanes-1
     extract       vector                          lane: int              scalar
