@@ -7,7 +7,7 @@ buffer is a VerificationError.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..errors import VerificationError
 from ..util import toposort
 from .expr import TRUE, Axis, Buffer, Expr
 from .interpret_expr import COMBINE, apply_operation, identity
-from .kernel import Fused, If, Kernel, Loop, Nest, Statement, Store
+from .kernel import Control, Fused, If, Kernel, Loop, Nest, Statement, Store
 
 Memory = dict[Buffer, np.ndarray]
 
@@ -125,6 +125,10 @@ def run_fused(fused: Fused, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """Run all launches of a fused program; kernels that have a body run that."""
     slots: dict[int, np.ndarray] = dict(zip(fused.inputs, [np.asarray(x) for x in inputs], strict=True))
     for launch in fused.launches:
+        if isinstance(launch, Control):
+            given = [slots[slot] for slot in launch.slots[launch.outputs:launch.outputs + launch.inputs]]
+            slots.update(zip(launch.slots, run_control(launch, given, run_fused)))
+            continue
         kernel = launch.kernel
         for slot in launch.slots:
             if slot not in slots:
@@ -133,6 +137,32 @@ def run_fused(fused: Fused, inputs: list[np.ndarray]) -> list[np.ndarray]:
             kernel, dict(zip(kernel.outputs + kernel.inputs, [slots[slot] for slot in launch.slots], strict=True))
         )
     return [slots[slot] for slot in fused.outputs]
+
+
+def run_control(launch: Control, inputs: list[np.ndarray],
+                run: Callable[[Fused, list[np.ndarray]], list[np.ndarray]]) -> list[np.ndarray]:
+    """The outputs of a loop or choice; `run` gives those of a body."""
+    if launch.kind == "cond":
+        index = min(max(int(inputs[0]), 0), len(launch.bodies) - 1)
+        return run(launch.bodies[index], inputs[1:])
+    if launch.kind == "while":
+        (condition, body), (first, second) = launch.bodies, launch.consts
+        carry = inputs[first + second:]
+        while run(condition, [*inputs[:first], *carry])[0]:
+            carry = run(body, [*inputs[first:first + second], *carry])
+        return carry
+    (body,), (consts,) = launch.bodies, launch.consts
+    carry, xs = inputs[consts:consts + launch.carry], inputs[consts + launch.carry:]
+    types = [body.slots[slot] for slot in body.outputs[launch.carry:]]
+    ys = [np.zeros((launch.length, *type.shape), type.dtype) for type in types]
+    slices = [x.reshape(launch.length, *body.slots[slot].shape)
+              for x, slot in zip(xs, body.inputs[consts + launch.carry:], strict=True)]
+    for k in reversed(range(launch.length)) if launch.reverse else range(launch.length):
+        results = run(body, [*inputs[:consts], *carry, *[x[k] for x in slices]])
+        carry = results[:launch.carry]
+        for y, part in zip(ys, results[launch.carry:], strict=True):
+            y[k] = part
+    return [*carry, *ys]
 
 
 def run_kernel(kernel: Kernel, memory: Memory) -> None:

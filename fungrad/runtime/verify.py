@@ -21,8 +21,8 @@ from ..ir.expr import Buffer
 from ..ir.instructions import InstructionList
 from ..ir.interpret import interpret
 from ..ir.interpret_instructions import run_instructions
-from ..ir.interpret_kernel import run_kernel
-from ..ir.kernel import Fused, Kernel, Launch, Loop, Statement, Store
+from ..ir.interpret_kernel import run_control, run_kernel
+from ..ir.kernel import Control, Fused, Kernel, Launch, Loop, Statement, Store
 from ..ir.program import Program
 from ..ir.target import Target
 from ..lower import pipeline
@@ -99,16 +99,30 @@ def guilty_pass(program: Program, passes: Passes, target: Target, inputs: Sequen
     return _guilty_kernel_pass(value, kernel_passes, target, inputs)
 
 
+class _Found(Exception):
+    """A pass is to blame."""
+
+
 def _guilty_kernel_pass(fused: Fused, passes: Passes, target: Target, inputs: Sequence[np.ndarray]) -> str:
-    """Run the launches one after another, and each as every pass leaves it."""
-    slots = dict(zip(fused.inputs, inputs, strict=True))
+    """Run the launches one after another, those of loops' bodies included, and each as every pass leaves it."""
     skipped: list[str] = []
-    for launch in fused.launches:
-        right = run_launch(launch, launch.kernel, fused, slots)
-        suspicion = _compare_passes(launch, passes, target, fused, slots, right, skipped)
-        if suspicion is not None:
-            return suspicion
-        slots.update(zip(launch.slots, right))
+
+    def run(body: Fused, given: Sequence[np.ndarray]) -> list[np.ndarray]:
+        slots = dict(zip(body.inputs, given, strict=True))
+        for launch in body.launches:
+            if isinstance(launch, Control):
+                right = run_control(launch, inputs_of(launch, body, slots), run)
+            else:
+                right = run_launch(launch, launch.kernel, body, slots)
+                suspicion = _compare_passes(launch, passes, target, body, slots, right, skipped)
+                if suspicion is not None:
+                    raise _Found(suspicion)
+            slots.update(zip(launch.slots, right))
+        return outputs_of(body, slots)
+    try:
+        run(fused, inputs)
+    except _Found as found:
+        return str(found)
     note = f" (not interpreted, too large: {', '.join(skipped)})" if skipped else ""
     return f"the backend: rendering, compiling or running{note}"
 
@@ -134,15 +148,37 @@ def _compare_passes(launch: Launch, passes: Passes, target: Target, fused: Fused
 def run_fused(fused: Fused, inputs: Sequence[np.ndarray],
               values: Mapping[Kernel, Kernel | InstructionList] | None = None) -> list[np.ndarray] | None:
     """The outputs by interpretation, each kernel as it is in `values` (or as fused); None if one is too large."""
-    slots = dict(zip(fused.inputs, inputs, strict=True))
-    for launch in fused.launches:
-        value = launch.kernel if values is None else values.get(launch.kernel, launch.kernel)
-        if too_large(value):
-            return None
-        slots.update(zip(launch.slots, run_launch(launch, value, fused, slots)))
-    types = [fused.slots[slot] for slot in fused.outputs]
-    return [np.reshape(slots.get(slot, np.zeros(type.shape, type.dtype)), type.shape)
-            for slot, type in zip(fused.outputs, types, strict=True)]
+    kernels = [launch.kernel for launch in fused.kernel_launches()]
+    if any(too_large(kernel if values is None else values.get(kernel, kernel)) for kernel in kernels):
+        return None
+
+    def run(body: Fused, given: Sequence[np.ndarray]) -> list[np.ndarray]:
+        slots = dict(zip(body.inputs, given, strict=True))
+        for launch in body.launches:
+            if isinstance(launch, Control):
+                right = run_control(launch, inputs_of(launch, body, slots), run)
+            else:
+                value = launch.kernel if values is None else values.get(launch.kernel, launch.kernel)
+                right = run_launch(launch, value, body, slots)
+            slots.update(zip(launch.slots, right))
+        return outputs_of(body, slots)
+    return run(fused, inputs)
+
+
+def inputs_of(launch: Control, fused: Fused, slots: dict[int, np.ndarray]) -> list[np.ndarray]:
+    """What a loop or choice reads, in the shapes of its slots."""
+    numbers = launch.slots[launch.outputs:launch.outputs + launch.inputs]
+    return [_in_slot(fused, slots, slot) for slot in numbers]
+
+
+def outputs_of(fused: Fused, slots: dict[int, np.ndarray]) -> list[np.ndarray]:
+    """The outputs of a program whose launches have run."""
+    return [_in_slot(fused, slots, slot) for slot in fused.outputs]
+
+
+def _in_slot(fused: Fused, slots: dict[int, np.ndarray], slot: int) -> np.ndarray:
+    type = fused.slots[slot]
+    return np.reshape(slots.get(slot, np.zeros(type.shape, type.dtype)), type.shape)
 
 
 def run_launch(launch: Launch, value: Kernel | InstructionList, fused: Fused,

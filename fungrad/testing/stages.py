@@ -89,7 +89,7 @@ def _checked_stage(name: str, value: Program | Fused, arrays: Sequence[np.ndarra
 
 def _kernel_stages(fused: Fused, passes: Sequence[pipeline.Pass], arrays: Sequence[np.ndarray],
                    target: Target) -> Iterator[Stage]:
-    values: dict[Kernel, Any] = {launch.kernel: launch.kernel for launch in fused.launches}
+    values: dict[Kernel, Any] = {launch.kernel: launch.kernel for launch in fused.kernel_launches()}
     for entry in passes:
         if entry.stage not in ("kernel", "instructions", "code"):
             continue
@@ -122,7 +122,7 @@ def native_stage(program: Program, arrays: Sequence[np.ndarray], device: str = "
 def fused_text(fused: Fused, values: dict[Kernel, Any]) -> str:
     """The launches in order with every kernel's text, each as in `values` (or as fused)."""
     lines = []
-    for launch in fused.launches:
+    for launch in fused.kernel_launches():
         value = values.get(launch.kernel, launch.kernel)
         text = instructions_text(value) if isinstance(value, InstructionList) else kernel_text(value)
         lines.append(f"slots {launch.slots}: {text}")
