@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace as changed
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from .. import config
 from ..errors import CompilationError, VerificationError
@@ -39,6 +39,16 @@ from .split import split_reductions
 def schedule_kernel(kernel: Kernel, target: Target) -> Kernel:
     """The loop tree of a kernel, by the scheduler of its kind."""
     return schedule_contraction(kernel, target) if kernel.kind == "contraction" else schedule(kernel, target)
+
+
+class Codes(Protocol):
+    """Where the instruction lists of kernels are kept between processes."""
+
+    def get(self, kernel: Kernel) -> InstructionList | None:
+        """The code of an equal kernel, or None."""
+
+    def put(self, kernel: Kernel, code: InstructionList) -> None:
+        """Keep the code of a kernel."""
 
 
 Record = Callable[[str, str, Any, float], None]
@@ -141,12 +151,14 @@ _MAX_CODE = 4096
 
 
 def lower(program: Program, target: Target, record: Record | None = None,
-          donate: frozenset[int] = frozenset(), ready: Callable[[InstructionList], None] | None = None) -> Lowered:
+          donate: frozenset[int] = frozenset(), ready: Callable[[InstructionList], None] | None = None,
+          codes: Codes | None = None) -> Lowered:
     """Run the passes of this context.
 
     record(stage, pass, value, seconds) is called after each one. donate: numbers of the inputs whose memory may be
     taken over by outputs (the memory pass gets them as keyword `donate`). ready(code) is called as soon as a kernel's
-    code is there, so that a backend can compile it while the next one is lowered.
+    code is there, so that a backend can compile it while the next one is lowered. codes: where the code of kernels is
+    kept between processes; it is asked with the usual passes only, and not if `record` wants to see the passes.
     """
     listed = current_passes()
     value: Any = program
@@ -162,7 +174,7 @@ def lower(program: Program, target: Target, record: Record | None = None,
     launches = fused.kernel_launches()
     for launch in launches:
         if launch.kernel not in done:
-            done[launch.kernel] = kernel_code(launch.kernel, target, kernel_passes, record)
+            done[launch.kernel] = kernel_code(launch.kernel, target, kernel_passes, record, codes)
             if ready is not None:
                 ready(done[launch.kernel])
     for entry in listed:
@@ -173,12 +185,18 @@ def lower(program: Program, target: Target, record: Record | None = None,
 
 
 def kernel_code(kernel: Kernel, target: Target, entries: tuple[Pass, ...] | None = None,
-                record: Record | None = None) -> InstructionList:
+                record: Record | None = None, codes: Codes | None = None) -> InstructionList:
     """The instruction list of one fused kernel, computed once (unless `record` wants to see how)."""
     if entries is None:
         entries = tuple([entry for entry in current_passes() if entry.stage in _KERNEL_STAGES])
     key = (kernel, target, entries)
     found = _code.get(key) if record is None else None
+    if record is not None or current_passes() is not PASSES:
+        codes = None
+    if found is None and codes is not None:
+        found = codes.get(kernel)
+        if found is not None:
+            _code[key] = found
     if found is None:
         value: Any = kernel
         for entry in entries:
@@ -186,6 +204,8 @@ def kernel_code(kernel: Kernel, target: Target, entries: tuple[Pass, ...] | None
         if len(_code) >= _MAX_CODE:
             _code.clear()
         found = _code[key] = value
+        if codes is not None:
+            codes.put(kernel, found)
     return found
 
 

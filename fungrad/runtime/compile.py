@@ -22,6 +22,7 @@ from ..ir.program import Program
 from ..lower import pipeline
 from .array import Array, allocator
 from .cache import disk_cache
+from .codes import StoredCodes
 from .executable import Executable
 from .verify import verified
 
@@ -101,8 +102,9 @@ def build(program: Program, backend: Backend, donate: frozenset[int], name: str,
     start = perf_counter()
     store = disk_cache()
     if backend.lowers:
-        lowered = pipeline.lower(program, backend.target(), donate=donate,
-                                 ready=lambda code: backend.prepare(code, store))
+        target = backend.target()
+        lowered = pipeline.lower(program, target, donate=donate, ready=lambda code: backend.prepare(code, store),
+                                 codes=StoredCodes(store, target))
     else:
         lowered = unlowered(program)
     between = perf_counter()
