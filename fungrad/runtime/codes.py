@@ -1,11 +1,8 @@
-"""Lowered kernels on disk: a warm start skips scheduling and instruction selection, the larger part of lowering in
-Python.
+"""Lowered kernels on disk: a warm start skips scheduling and instruction selection, most of lowering's Python.
 
 What is kept is the instruction list of a fused kernel, under a digest of the kernel's text, the target and the
-compiler's own
-sources, so that neither another machine nor another version of fungrad ever reads it. It lies beside the compiled
-objects
-in the disk cache, with the same checks.
+compiler's own sources, so that neither another machine nor another version of fungrad ever reads it. It lies beside
+the compiled objects in the disk cache, with the same checks.
 """
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ class StoredCodes:
     def get(self, kernel: Kernel) -> InstructionList | None:
         """The kernel's code, if an equal kernel was lowered for this target before."""
         data = self._store.get(self._key(kernel))
-        return None if data is None else pickle.loads(data)   # the store reads only files that this user alone can write
+        return None if data is None else pickle.loads(data)   # safe: the store reads only what this user alone may write
 
     def put(self, kernel: Kernel, code: InstructionList) -> None:
         """Keep a kernel's code."""
