@@ -36,7 +36,7 @@ class StoredCodes:
     def get(self, kernel: Kernel) -> InstructionList | None:
         """The kernel's code, if an equal kernel was lowered for this target before."""
         data = self._store.get(self._key(kernel))
-        return None if data is None else pickle.loads(data)   # safe: the store reads only what this user alone may write
+        return None if data is None else pickle.loads(data)   # the store reads what only this user may write
 
     def put(self, kernel: Kernel, code: InstructionList) -> None:
         """Keep a kernel's code."""
