@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import ALL
+from ..dtypes import NAMES
 from ..util import toposort
 from .expr import (
     BOOL,
@@ -49,7 +49,7 @@ from .text import Scanner
 from .types import Literal
 
 _TYPED = ("cast", "bitcast")
-_RESERVED = frozenset({*OPERATIONS, *(dtype.name for dtype in ALL), "True", "False", "inf", "nan", "for", "if", "while",
+_RESERVED = frozenset({*OPERATIONS, *NAMES, "True", "False", "inf", "nan", "for", "if", "while",
                        "let", "over", "reduce", "where", "stop", "output", "input", "scratch", "register", "outer",
                        "nest", "opt", "body"})
 

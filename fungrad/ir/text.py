@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import ALL
+from ..dtypes import NAMES, canonical
 from ..errors import VerificationError
 from .primitive import PARAMETER_TYPES, PRIMITIVES, Primitive
 from .program import RESULT, Node, Program, apply, input_node, literal_text, program, program_text, result_node
@@ -18,7 +18,6 @@ from .types import Literal, Type, array_type, literal
 
 __all__ = ["Scanner", "literal_text", "parse_program", "program_text"]
 
-_DTYPES: dict[str, np.dtype] = {dtype.name: dtype for dtype in ALL}
 _TOKEN = re.compile(r"""(?:\s|\#[^\n]*)*(?:
     (?P<number>-?(?:0x[0-9a-f]+|\d+(?:\.\d*)?(?:e[+-]?\d+)?))
   | (?P<name>[A-Za-z_]\w*(?:\.\w+)*)
@@ -101,13 +100,13 @@ class Scanner:
 
     @staticmethod
     def dtype_named(name: str) -> np.dtype | None:
-        return _DTYPES.get(name)
+        return canonical(name) if name in NAMES else None
 
     def dtype(self) -> np.dtype:
         name = self.name()
-        if name not in _DTYPES:
+        if name not in NAMES:
             raise self.error(f"{name!r} is not an element type")
-        return _DTYPES[name]
+        return canonical(name)
 
     def type(self) -> Type:
         dtype = self.dtype()
@@ -144,7 +143,7 @@ class Scanner:
             return tuple(self.list(item, ")"))
         if self.accept("None"):
             return None
-        if self.token in _DTYPES:
+        if self.token in NAMES:
             dtype = self.dtype()
             if self.accept("["):
                 return array_type(tuple(self.list(self.integer, "]")), dtype)
