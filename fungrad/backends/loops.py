@@ -3,12 +3,15 @@
 A body is a program of its own, with a table of its own: its inputs, its outputs, its arena, and the scratch memory that it
 shares with the program around it. A loop fills the body's table before each iteration: an entry is a word of the outer
 table, plus an offset, plus a stride times the iteration's number (a slice of xs or ys). A carry is written alternately to
-the place of the result and to a second one, the last time to the place of the result, so that nothing is copied.
+the place of the result and to a second one, the last time to the place of the result, so that nothing is copied. A carry
+that is updated in place is copied to the place of the result once, at the start, and stays there.
 
     command: 0, its number of words, kind (0 scan, 1 while, 2 cond), then
-    scan:  body, length, reverse, words of its table, carries, bindings, [bindings], [carries]
+    scan:  body, length, reverse, words of its table, carries, bindings, carries in place, [bindings], [carries],
+           [carries in place]
     while: body, condition, flag (word, offset), words of the body's table, of the condition's, carries, bindings of the
-           body, of the condition, [bindings of the body], [bindings of the condition], [carries]
+           body, of the condition, carries in place, [bindings of the body], [bindings of the condition], [carries],
+           [carries in place]
     cond:  branches, index (word, offset), then for each branch: program, words, bindings, place of its first binding in the
            command; [bindings]
     binding: inner word, outer word, offset, stride
@@ -94,17 +97,33 @@ Binding = tuple[int, int, int, int]
 Bodies = Sequence[tuple[Fused, int]]
 
 
-def _words_of(body: Fused) -> int:
-    return len(body.inputs) + len(body.outputs) + 2
+def _words_of(body: Fused, launch: Control | None = None) -> int:
+    """The words of a body's table: inputs, outputs that are no inputs, arena, scratch."""
+    return len(body.inputs) + len(body.outputs) - (len(launch.in_place) if launch else 0) + 2
+
+
+def _output_word(body: Fused, in_place: Sequence[int]) -> list[int]:
+    """The word of each output (of one that is updated in place: the next one's, to be ignored)."""
+    words, word = [], len(body.inputs)
+    for number in range(len(body.outputs)):
+        words.append(word)
+        word += number not in in_place
+    return words
+
+
+def _by_place(rows: Sequence[tuple[int, ...]], launch: Control) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """The rows of carries that are written to two places in turn, and of those that are updated in place."""
+    return ([row for number, row in enumerate(rows) if number not in launch.in_place],
+            [row for number, row in enumerate(rows) if number in launch.in_place])
 
 
 def _bound(first: int, places: Sequence[Place], strides: Sequence[int]) -> list[Binding]:
     return [(first + i, *place, stride) for i, (place, stride) in enumerate(zip(places, strides, strict=True))]
 
 
-def _memory(body: Fused, arena: Place, scratch: Place) -> list[Binding]:
+def _memory(body: Fused, launch: Control | None, arena: Place, scratch: Place) -> list[Binding]:
     """The bindings of a body's arena and scratch."""
-    first = len(body.inputs) + len(body.outputs)
+    first = _words_of(body, launch) - 2
     return [(first, *arena, 0), (first + 1, *scratch, 0)]
 
 
@@ -122,16 +141,20 @@ def _scan(launch: Control, bodies: Bodies, slots: Sequence[Type], places: Sequen
           scratch: Place) -> list[int]:
     (body, address), = bodies
     results, operands, second = _parts(launch, places)
-    consts, carry, inputs = launch.consts[0], launch.carry, len(body.inputs)
-    nbytes = [body.slots[slot].nbytes for slot in (*body.inputs, *body.outputs)]
+    consts, carry = launch.consts[0], launch.carry
+    first = _output_word(body, launch.in_place)
+    xs = [body.slots[slot].nbytes for slot in body.inputs[consts + carry:]]
+    ys = [body.slots[slot].nbytes for slot in body.outputs[carry:]]
     bindings = _bound(0, operands[:consts], [0] * consts)
-    bindings += _bound(consts + carry, operands[consts + carry:], nbytes[consts + carry:inputs])
-    bindings += _bound(inputs + carry, results[carry:], nbytes[inputs + carry:])
-    bindings += _memory(body, arena, scratch)
-    carries = [(consts + i, inputs + i, 0, *operands[consts + i], *results[i], *second[i], nbytes[inputs + i])
-               for i in range(carry)]
-    return [0, address, launch.length, int(launch.reverse), _words_of(body), carry, len(bindings), *_flat(bindings),
-            *_flat(carries)]
+    bindings += _bound(consts + carry, operands[consts + carry:], xs)
+    bindings += _bound(first[carry] if ys else 0, results[carry:], ys)
+    bindings += [(consts + i, *results[i], 0) for i in launch.in_place]
+    bindings += _memory(body, launch, arena, scratch)
+    rows = [(consts + i, first[i], 0, *operands[consts + i], *results[i], *second[i], body.slots[body.outputs[i]].nbytes)
+            for i in range(carry)]
+    moving, fixed = _by_place(rows, launch)
+    return [0, address, launch.length, int(launch.reverse), _words_of(body, launch), len(moving), len(bindings), len(fixed),
+            *_flat(bindings), *_flat(moving), *_flat(fixed)]
 
 
 def _while(launch: Control, bodies: Bodies, slots: Sequence[Type], places: Sequence[Place], arena: Place,
@@ -139,14 +162,16 @@ def _while(launch: Control, bodies: Bodies, slots: Sequence[Type], places: Seque
     (condition, condition_address), (body, address) = bodies
     results, operands, own = _parts(launch, places)
     (first, second), carry = launch.consts, launch.carry
-    of_body = [*_bound(0, operands[first:first + second], [0] * second), *_memory(body, arena, scratch)]
+    of_body = [*_bound(0, operands[first:first + second], [0] * second),
+               *[(second + i, *results[i], 0) for i in launch.in_place], *_memory(body, launch, arena, scratch)]
     of_condition = [*_bound(0, operands[:first], [0] * first), (len(condition.inputs), *own[-1], 0),
-                    *_memory(condition, arena, scratch)]
-    start = first + second
-    carries = [(second + i, len(body.inputs) + i, first + i, *operands[start + i], *results[i], *own[i],
-                body.slots[body.outputs[i]].nbytes) for i in range(carry)]
-    return [1, address, condition_address, *own[-1], _words_of(body), _words_of(condition), carry, len(of_body),
-            len(of_condition), *_flat(of_body), *_flat(of_condition), *_flat(carries)]
+                    *[(first + i, *results[i], 0) for i in launch.in_place], *_memory(condition, None, arena, scratch)]
+    start, words = first + second, _output_word(body, launch.in_place)
+    rows = [(second + i, words[i], first + i, *operands[start + i], *results[i], *own[i],
+             body.slots[body.outputs[i]].nbytes) for i in range(carry)]
+    moving, fixed = _by_place(rows, launch)
+    return [1, address, condition_address, *own[-1], _words_of(body, launch), _words_of(condition), len(moving),
+            len(of_body), len(of_condition), len(fixed), *_flat(of_body), *_flat(of_condition), *_flat(moving), *_flat(fixed)]
 
 
 def _cond(launch: Control, bodies: Bodies, slots: Sequence[Type], places: Sequence[Place], arena: Place,
@@ -158,7 +183,7 @@ def _cond(launch: Control, bodies: Bodies, slots: Sequence[Type], places: Sequen
     start = 2 + 4 + 4 * len(bodies)
     for body, address in bodies:
         everything = [*values, *results]
-        bindings = [*_bound(0, everything, [0] * len(everything)), *_memory(body, arena, scratch)]
+        bindings = [*_bound(0, everything, [0] * len(everything)), *_memory(body, None, arena, scratch)]
         head += [address, _words_of(body), len(bindings), start + len(words)]
         words += _flat(bindings)
     return [2, len(bodies), *index, *head, *words]
@@ -300,10 +325,14 @@ entry:
   %words = call i64 @field(ptr %command, i64 6)
   %carries = call i64 @field(ptr %command, i64 7)
   %n = call i64 @field(ptr %command, i64 8)
+  %fixed = call i64 @field(ptr %command, i64 9)
   %reverse = icmp ne i64 %backwards, 0
-  %bindings = getelementptr i64, ptr %command, i64 9
+  %bindings = getelementptr i64, ptr %command, i64 10
   %n4 = shl i64 %n, 2
   %rows = getelementptr i64, ptr %bindings, i64 %n4
+  %c10 = mul i64 %carries, 10
+  %fixed_rows = getelementptr i64, ptr %rows, i64 %c10
+  call void @settle(ptr %fixed_rows, i64 %fixed, ptr %table, i64 3)
   %inner = alloca ptr, i64 %words, align 8
   %last = add i64 %length, -1
   %never = icmp sle i64 %length, 0
@@ -340,11 +369,15 @@ entry:
   %carries = call i64 @field(ptr %command, i64 9)
   %n = call i64 @field(ptr %command, i64 10)
   %m = call i64 @field(ptr %command, i64 11)
-  %bindings = getelementptr i64, ptr %command, i64 12
+  %fixed = call i64 @field(ptr %command, i64 12)
+  %bindings = getelementptr i64, ptr %command, i64 13
   %n4 = shl i64 %n, 2
   %condition_bindings = getelementptr i64, ptr %bindings, i64 %n4
   %m4 = shl i64 %m, 2
   %rows = getelementptr i64, ptr %condition_bindings, i64 %m4
+  %c10 = mul i64 %carries, 10
+  %fixed_rows = getelementptr i64, ptr %rows, i64 %c10
+  call void @settle(ptr %fixed_rows, i64 %fixed, ptr %table, i64 3)
   %inner = alloca ptr, i64 %words, align 8
   %tested = alloca ptr, i64 %condition_words, align 8
   call void @bind(ptr %inner, ptr %bindings, i64 %n, ptr %table, i64 0)

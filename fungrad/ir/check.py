@@ -277,8 +277,11 @@ class _Body:
         self.statements(loop.body, scope | {loop.axis})
 
 
-def check_fused(fused: Fused) -> None:
-    """Every kernel is well formed, its slots have its buffers' sizes, and every slot is written before it is read."""
+def check_fused(fused: Fused, changed: set[int] = frozenset()) -> None:   # type: ignore[assignment]
+    """Every kernel is well formed, its slots have its buffers' sizes, and every slot is written before it is read.
+
+    changed: the slots of inputs that may be written.
+    """
     written = set(fused.inputs)
     for launch in fused.launches:
         if isinstance(launch, Control):
@@ -296,7 +299,7 @@ def check_fused(fused: Fused) -> None:
         outputs, inputs = launch.slots[:len(kernel.outputs)], launch.slots[len(kernel.outputs):]
         for slot in inputs:
             _require(slot in written, "kernel {} reads slot {} before it is written", kernel.name, slot)
-        _require(not set(outputs) & set(fused.inputs), "kernel {} writes an input of the program", kernel.name)
+        _require(not set(outputs) & (set(fused.inputs) - changed), "kernel {} writes an input of the program", kernel.name)
         written |= set(outputs)
     for slot in fused.outputs:
         _require(slot in written or not fused.slots[slot].size, "output slot {} is never written", slot)
@@ -309,8 +312,9 @@ def _check_control(launch: Control, fused: Fused, written: set[int]) -> set[int]
         _require(slot in written or not fused.slots[slot].size, "{} reads slot {} before it is written", launch.kind, slot)
     _require(not set(outputs) & set(inputs), "{} writes what it reads", launch.kind)
     for body in launch.bodies:
-        check_fused(body)
-        _require(len(set(body.outputs)) == len(body.outputs) and not set(body.outputs) & set(body.inputs),
+        shared = {body.outputs[number] for number in launch.in_place if body is launch.bodies[-1]}
+        check_fused(body, shared)
+        _require(len(set(body.outputs)) == len(body.outputs) and set(body.outputs) & set(body.inputs) == shared,
                  "the body of a {} has outputs without memory of their own: {}", launch.kind, body.outputs)
     return set(outputs)
 

@@ -147,12 +147,12 @@ def run_control(launch: Control, inputs: list[np.ndarray],
         return run(launch.bodies[index], inputs[1:])
     if launch.kind == "while":
         (condition, body), (first, second) = launch.bodies, launch.consts
-        carry = inputs[first + second:]
+        carry = _own(launch, inputs[first + second:])
         while run(condition, [*inputs[:first], *carry])[0]:
             carry = run(body, [*inputs[first:first + second], *carry])
         return carry
     (body,), (consts,) = launch.bodies, launch.consts
-    carry, xs = inputs[consts:consts + launch.carry], inputs[consts + launch.carry:]
+    carry, xs = _own(launch, inputs[consts:consts + launch.carry]), inputs[consts + launch.carry:]
     types = [body.slots[slot] for slot in body.outputs[launch.carry:]]
     ys = [np.zeros((launch.length, *type.shape), type.dtype) for type in types]
     slices = [x.reshape(launch.length, *body.slots[slot].shape)
@@ -163,6 +163,11 @@ def run_control(launch: Control, inputs: list[np.ndarray],
         for y, part in zip(ys, results[launch.carry:], strict=True):
             y[k] = part
     return [*carry, *ys]
+
+
+def _own(launch: Control, carry: list[np.ndarray]) -> list[np.ndarray]:
+    """The first carry, with copies of what is updated in place."""
+    return [np.array(x) if number in launch.in_place else x for number, x in enumerate(carry)]
 
 
 def run_kernel(kernel: Kernel, memory: Memory) -> None:

@@ -127,7 +127,8 @@ class Control:
 
     slots: `outputs` outputs, then `inputs` inputs, then memory for the loop itself: iterations write the carry alternately
     to its output slot and to its further slot, so that none reads what it writes. consts: of a scan (one number), of a
-    while (two). A body writes each of its outputs (`lower/control.py`); they are none of its inputs.
+    while (two). A body writes each of its outputs (`lower/control.py`); they are none of its inputs. in_place: numbers of
+    carries for which that is not so: the body's output is its input, of which it writes a part.
     """
     kind: str
     bodies: tuple[Fused, ...]
@@ -138,6 +139,7 @@ class Control:
     carry: int = 0
     length: int = 0
     reverse: bool = False
+    in_place: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from ..ir.kernel import Control, Fused, Kernel, Launch, Nest
 from ..ir.program import Node, Program
 from ..ir.types import Type, array_type
 from .fuse_names import canonical_axis, canonical_buffer, intern_kernel
+from .in_place import windows, with_updates, without_wholes
 from .small_loops import small_loop
 
 FuseBody = Callable[[Program], Fused]
@@ -33,6 +34,9 @@ def control_launch(node: Node, slots: dict[Buffer, int], results: Sequence[Buffe
 
     def body(name: str) -> Fused:
         return with_own_outputs(fuse(node.param(name)))
+
+    def updating(name: str, consts: int, carry: int) -> tuple[Fused, tuple[int, ...]]:
+        return _updating_body(node.param(name), consts, carry, fuse)
     name, given = node.primitive.name, (*number(results), *number(operands))
     small = small_loop(node)
     if small is not None:
@@ -41,15 +45,27 @@ def control_launch(node: Node, slots: dict[Buffer, int], results: Sequence[Buffe
     if name == "scan":
         consts, carry = node.param("consts"), node.param("carry")
         further = memory(node.type[:carry])
-        return Control("scan", (body("program"),), (*given, *further), *count, (consts,), carry, node.param("length"),
-                       node.param("reverse"))
+        step, places = updating("program", consts, carry)
+        return Control("scan", (step,), (*given, *further), *count, (consts,), carry, node.param("length"),
+                       node.param("reverse"), places)
     if name == "while":
         further = memory([*node.type, array_type((), np.dtype(bool))])
         consts = node.param("condition_consts"), node.param("body_consts")
-        return Control("while", (body("condition"), body("body")), (*given, *further), *count, consts, len(node.type))
+        step, places = updating("body", consts[1], len(node.type))
+        return Control("while", (body("condition"), step), (*given, *further), *count, consts, len(node.type),
+                       in_place=places)
     if name == "cond":
         return Control("cond", tuple([with_own_outputs(fuse(branch)) for branch in node.param("branches")]), given, *count)
     raise CompilationError(f"{name} cannot be compiled: it is none of scan, while and cond")
+
+
+def _updating_body(program: Program, consts: int, carry: int, fuse: FuseBody) -> tuple[Fused, tuple[int, ...]]:
+    """A loop's body, and the carries that it updates in place."""
+    updates = windows(program, consts, carry)
+    if not updates:
+        return with_own_outputs(fuse(program)), ()
+    changed, places = without_wholes(program, updates)
+    return with_updates(with_own_outputs(fuse(changed)), updates, places, consts, len(program.outputs)), tuple(places)
 
 
 def with_own_outputs(fused: Fused) -> Fused:

@@ -167,7 +167,7 @@ def lower(program: Program, target: Target, record: Record | None = None,
         if entry.stage in ("program", "fuse", "fused"):
             value = _run(entry, value, target, record)
         if entry.stage == "fused":
-            value = in_bodies(value, lambda body, entry=entry: _run(entry, body, target, record))
+            value = in_bodies(value, lambda body, entry=entry: entry.run(body, target))
     fused: Fused = value
     kernel_passes = tuple([entry for entry in listed if entry.stage in _KERNEL_STAGES])
     done: dict[Kernel, InstructionList] = {}

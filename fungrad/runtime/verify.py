@@ -190,8 +190,10 @@ def run_launch(launch: Launch, value: Kernel | InstructionList, fused: Fused,
     memory = {}
     for number, (buffer, slot) in enumerate(zip(buffers, launch.slots, strict=True)):
         kind = fused.slots[slot]
-        array = np.zeros(kind.shape, kind.dtype) if number < outputs or slot not in slots else slots[slot]
-        memory[buffer] = np.ascontiguousarray(array).reshape(buffer.type.shape)
+        fresh = slot not in slots or number < outputs and slot not in fused.inputs   # else it is updated in place
+        array = np.zeros(kind.shape, kind.dtype) if fresh else slots[slot]
+        array = np.array(array) if number < outputs else np.ascontiguousarray(array)
+        memory[buffer] = array.reshape(buffer.type.shape)
     if isinstance(value, InstructionList):
         run_instructions(value, memory)
     else:
