@@ -209,17 +209,28 @@ def guarded(x: Expr, valid: Expr) -> Expr:
     return done[x]
 
 
+MOST_TEXT = 1000   # characters of an expression's text; operands of longer ones are left out
+
+
 def to_text(x: Expr) -> str:
     """One line of text (for messages; `ir/text.py` prints shared expressions once)."""
+    texts: dict[Expr, str] = {}
+    for e in toposort([x], lambda e: e.operands):
+        text = node_text(e, [texts[operand] for operand in e.operands])
+        texts[e] = text if len(text) <= MOST_TEXT else node_text(e, ["..."] * len(e.operands))
+    return texts[x]
+
+
+def node_text(x: Expr, operands: list[str]) -> str:
+    """The text of one node over its operands' texts."""
     if x.op == "constant":
         return str(x.attribute)
     if x.op == "axis":
         return x.attribute.name
     if x.op == "load":
-        index = ", ".join(map(to_text, x.operands[:-1]))
-        valid = "" if x.operands[-1] is TRUE else f" if {to_text(x.operands[-1])}"
-        return f"{x.attribute.name}[{index}{valid}]"
-    inner = ", ".join(map(to_text, x.operands))
+        valid = "" if x.operands[-1] is TRUE else f" if {operands[-1]}"
+        return f"{x.attribute.name}[{', '.join(operands[:-1])}{valid}]"
+    inner = ", ".join(operands)
     if x.op == "reduce":
         return f"reduce_{x.attribute[0]}[{', '.join(a.name for a in x.attribute[1])}]({inner})"
     return f"{x.op}({inner})" if x.op not in ("cast", "bitcast") else f"{x.op}<{x.dtype.name}>({inner})"

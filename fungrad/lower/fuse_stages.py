@@ -201,7 +201,7 @@ class StageBuilder:
         kept = [operand for operand in node.operands if operand in self.views or operand in self.definer.buffers]
         if len(kept) < len(node.operands):
             fragment = inline_operands(fragment, {
-                buffer: partial(self.definer.element, operand)
+                buffer: partial(self._written_out, operand)
                 for buffer, operand in zip(fragment.inputs, node.operands, strict=True) if operand not in kept})
         fragment, foreign = adopt_inputs(fragment, canonical_buffer)
         operands = (*[self.buffer_of(operand) for operand in kept], *foreign)
@@ -212,6 +212,10 @@ class StageBuilder:
                 self.definer.buffers[result_node(node, number)] = result
         else:
             self.definer.buffers[node] = results[0]
+
+    def _written_out(self, operand: Node, index: tuple[Expr, ...], valid: Expr) -> Expr:
+        """An element without reductions: what vanished because it is constant may be a reduction of constants."""
+        return self.simplify.written_out(self.definer.element(operand, index, valid))
 
 
 def _inner_reduction(node: Node) -> Node | None:

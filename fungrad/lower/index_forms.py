@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from hashlib import blake2b
 
 import numpy as np
 
-from ..ir.expr import INDEX, Expr, index_constant, operation
+from ..ir.expr import INDEX, MOST_TEXT, Expr, index_constant, node_text, operation
+from ..util import toposort
 
 Interval = tuple[int | None, int | None]           # inclusive; None: no bound known
 Affine = tuple[tuple[tuple[Expr, int], ...], int]  # ((term, coefficient), ...), constant
@@ -72,10 +74,17 @@ class Forms:
         return (tuple((term, coefficient * factor) for term, coefficient in terms) if factor else ()), offset
 
     def _text(self, term: Expr) -> str:
-        text = self._order.get(term)
-        if text is None:
-            text = self._order[term] = term.attribute.name if term.op == "axis" else repr(term)
-        return text
+        """A text that decides the order of terms; long ones are cut short, with a digest of what is left out."""
+        if term.op == "axis":
+            return term.attribute.name
+        order = self._order
+        if term not in order:
+            for e in toposort([term], lambda e: () if e in order else e.operands):
+                if e not in order:
+                    text = node_text(e, [order[operand] for operand in e.operands])
+                    order[e] = text if len(text) <= MOST_TEXT else \
+                        f"{e.op}({blake2b(text.encode(), digest_size=16).hexdigest()})"
+        return order[term]
 
     def _sorted(self, total: dict[Expr, int]) -> tuple[tuple[Expr, int], ...]:
         self._recombine(total)

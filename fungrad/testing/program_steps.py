@@ -16,6 +16,7 @@ from ..transforms.jit import jit
 
 MOST_ELEMENTS = 256     # of a value
 MOST_POINTS = 3000      # of a contraction
+MOST_SAMPLES = 6        # of the gamma and Poisson distributions
 
 
 def constant(array: np.ndarray) -> Value:
@@ -519,6 +520,8 @@ def _random(scope: Scope, c: Choices) -> str | None:
     words = [_fitted(scope, c, x, word) for _ in range(2)]
     counter = f"linear.reshape(create.iota(({x.size},), 0, dtype('uint32')), {x.shape})"
     way = c.of(("threefry", "threefry", "gamma", "poisson", "derivative"))
+    if x.size > MOST_SAMPLES:   # interpreting a sampler's loops takes long
+        way = "threefry"
     if way == "threefry":
         return f"bits.threefry2x32({words[0]}, {words[1]}, {counter}, {_convert(scope, name, word)})"
     floating = x.dtype if x.dtype in (dtypes.float32, dtypes.float64) else dtypes.float32

@@ -231,3 +231,12 @@ def test_guarding_an_expression_guards_the_loads_in_indices():
     inner = load(INT64, (i,))
     e = guarded(load(INT64, (op("rem", inner, c(5)),)), op("ge", j, c(1)))
     assert e.operands[-1] is op("ge", j, c(1)) and e.operands[0].operands[0].operands[-1] is op("ge", j, c(1))
+
+
+def test_shared_expressions_take_linear_time():
+    """Each level reads the one below twice: as a tree, 2^60 nodes."""
+    x = load(INT64, (i,))
+    for _ in range(60):
+        x = op("add", load(INT64, (op("max", op("min", x, c(4)), c(0)),)), load(INT64, (op("rem", x, c(5)),)))
+    assert simple(op("add", x, op("mul", x, x))).dtype == INDEX
+    assert len(repr(x)) < 3000
