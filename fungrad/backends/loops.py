@@ -1,10 +1,10 @@
 """Loops and choices on the CPU: their commands in a program's list of launches, and the native code that runs them.
 
-A body is a program of its own, with a table of its own: its inputs, its outputs, its arena, and the scratch memory that it
-shares with the program around it. A loop fills the body's table before each iteration: an entry is a word of the outer
-table, plus an offset, plus a stride times the iteration's number (a slice of xs or ys). A carry is written alternately to
-the place of the result and to a second one, the last time to the place of the result, so that nothing is copied. A carry
-that is updated in place is copied to the place of the result once, at the start, and stays there.
+A body is a program of its own, with a table of its own: its inputs, its outputs, its arena, and the scratch memory
+that it shares with the program around it. A loop fills the body's table before each iteration: an entry is a word of
+the outer table, plus an offset, plus a stride times the iteration's number (a slice of xs or ys). A carry is written
+alternately to the place of the result and to a second one, the last time to the place of the result, so that nothing
+is copied. A carry that is updated in place is copied to the place of the result once, at the start, and stays there.
 
     command: 0, its number of words, kind (0 scan, 1 while, 2 cond), then
     scan:  body, length, reverse, words of its table, carries, bindings, carries in place, [bindings], [carries],
@@ -12,11 +12,11 @@ that is updated in place is copied to the place of the result once, at the start
     while: body, condition, flag (word, offset), words of the body's table, of the condition's, carries, bindings of the
            body, of the condition, carries in place, [bindings of the body], [bindings of the condition], [carries],
            [carries in place]
-    cond:  branches, index (word, offset), then for each branch: program, words, bindings, place of its first binding in the
-           command; [bindings]
+    cond:  branches, index (word, offset), then for each branch: program, words, bindings, place of its first binding
+           in the command; [bindings]
     binding: inner word, outer word, offset, stride
-    carry:   inner words of input, output and the condition's input; (word, offset) of the first value, of the result, of
-             the second place; bytes
+    carry:   inner words of input, output and the condition's input; (word, offset) of the first value, of the
+             result, of the second place; bytes
 """
 from __future__ import annotations
 
@@ -61,9 +61,13 @@ class Encoder:
         """The blob of the program itself."""
         scratch = layout.arena, scratch_offset
         commands, most = self._commands(self.lowered.fused, self.lowered.memory, layout, (layout.arena, 0), scratch)
-        return Blob(_blob(commands, scratch, most), tuple([Blob(_blob([command], scratch, most)) for command in commands]))
+        return Blob(
+            _blob(commands, scratch, most), tuple([Blob(_blob([command], scratch, most)) for command in commands])
+        )
 
-    def _commands(self, fused: Fused, plan: MemoryPlan, layout: Table, arena: Place, scratch: Place) -> tuple[list[bytes], int]:
+    def _commands(
+        self, fused: Fused, plan: MemoryPlan, layout: Table, arena: Place, scratch: Place
+    ) -> tuple[list[bytes], int]:
         commands, most = [], 0
         nested = iter(plan.nested)
         for launch in fused.launches:
@@ -150,11 +154,13 @@ def _scan(launch: Control, bodies: Bodies, slots: Sequence[Type], places: Sequen
     bindings += _bound(first[carry] if ys else 0, results[carry:], ys)
     bindings += [(consts + i, *results[i], 0) for i in launch.in_place]
     bindings += _memory(body, launch, arena, scratch)
-    rows = [(consts + i, first[i], 0, *operands[consts + i], *results[i], *second[i], body.slots[body.outputs[i]].nbytes)
-            for i in range(carry)]
+    rows = [
+        (consts + i, first[i], 0, *operands[consts + i], *results[i], *second[i], body.slots[body.outputs[i]].nbytes)
+        for i in range(carry)
+    ]
     moving, fixed = _by_place(rows, launch)
-    return [0, address, launch.length, int(launch.reverse), _words_of(body, launch), len(moving), len(bindings), len(fixed),
-            *_flat(bindings), *_flat(moving), *_flat(fixed)]
+    head = [0, address, launch.length, int(launch.reverse), _words_of(body, launch)]
+    return [*head, len(moving), len(bindings), len(fixed), *_flat(bindings), *_flat(moving), *_flat(fixed)]
 
 
 def _while(launch: Control, bodies: Bodies, slots: Sequence[Type], places: Sequence[Place], arena: Place,
@@ -170,8 +176,9 @@ def _while(launch: Control, bodies: Bodies, slots: Sequence[Type], places: Seque
     rows = [(second + i, words[i], first + i, *operands[start + i], *results[i], *own[i],
              body.slots[body.outputs[i]].nbytes) for i in range(carry)]
     moving, fixed = _by_place(rows, launch)
-    return [1, address, condition_address, *own[-1], _words_of(body, launch), _words_of(condition), len(moving),
-            len(of_body), len(of_condition), len(fixed), *_flat(of_body), *_flat(of_condition), *_flat(moving), *_flat(fixed)]
+    head = [1, address, condition_address, *own[-1], _words_of(body, launch), _words_of(condition)]
+    counts = [len(moving), len(of_body), len(of_condition), len(fixed)]
+    return [*head, *counts, *_flat(of_body), *_flat(of_condition), *_flat(moving), *_flat(fixed)]
 
 
 def _cond(launch: Control, bodies: Bodies, slots: Sequence[Type], places: Sequence[Place], arena: Place,

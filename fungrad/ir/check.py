@@ -299,7 +299,9 @@ def check_fused(fused: Fused, changed: set[int] = frozenset()) -> None:   # type
         outputs, inputs = launch.slots[:len(kernel.outputs)], launch.slots[len(kernel.outputs):]
         for slot in inputs:
             _require(slot in written, "kernel {} reads slot {} before it is written", kernel.name, slot)
-        _require(not set(outputs) & (set(fused.inputs) - changed), "kernel {} writes an input of the program", kernel.name)
+        _require(
+            not set(outputs) & (set(fused.inputs) - changed), "kernel {} writes an input of the program", kernel.name
+        )
         written |= set(outputs)
     for slot in fused.outputs:
         _require(slot in written or not fused.slots[slot].size, "output slot {} is never written", slot)
@@ -309,7 +311,9 @@ def _check_control(launch: Control, fused: Fused, written: set[int]) -> set[int]
     """The slots that a loop or choice writes. Its bodies are well formed and write outputs of their own."""
     outputs, inputs = launch.slots[:launch.outputs], launch.slots[launch.outputs:launch.outputs + launch.inputs]
     for slot in inputs:
-        _require(slot in written or not fused.slots[slot].size, "{} reads slot {} before it is written", launch.kind, slot)
+        _require(
+            slot in written or not fused.slots[slot].size, "{} reads slot {} before it is written", launch.kind, slot
+        )
     _require(not set(outputs) & set(inputs), "{} writes what it reads", launch.kind)
     for body in launch.bodies:
         shared = {body.outputs[number] for number in launch.in_place if body is launch.bodies[-1]}

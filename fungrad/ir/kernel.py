@@ -119,16 +119,16 @@ class Launch:
 class Control:
     """A launch that runs other programs: a loop or a choice. Their inputs and outputs are bound to slots of this one.
 
-    scan:  bodies (body,). For k = 0 .. length-1, in reverse if so said: [consts, carry, slices of xs] -> [carry, slices of
-           ys]. slots: carry, ys | consts, carry, xs | one further slot for each carry.
-    while: bodies (condition, body). slots: carry | the condition's consts, the body's consts, carry | one further slot for
-           each carry, and one for the condition's result.
+    scan:  bodies (body,). For k = 0 .. length-1, in reverse if so said: [consts, carry, slices of xs] -> [carry,
+           slices of ys]. slots: carry, ys | consts, carry, xs | one further slot for each carry.
+    while: bodies (condition, body). slots: carry | the condition's consts, the body's consts, carry | one further
+           slot for each carry, and one for the condition's result.
     cond:  the body whose number is the first input (moved into the range) runs. slots: results | index, operands.
 
-    slots: `outputs` outputs, then `inputs` inputs, then memory for the loop itself: iterations write the carry alternately
-    to its output slot and to its further slot, so that none reads what it writes. consts: of a scan (one number), of a
-    while (two). A body writes each of its outputs (`lower/control.py`); they are none of its inputs. in_place: numbers of
-    carries for which that is not so: the body's output is its input, of which it writes a part.
+    slots: `outputs` outputs, then `inputs` inputs, then memory for the loop itself: iterations write the carry
+    alternately to its output slot and to its further slot, so that none reads what it writes. consts: of a scan (one
+    number), of a while (two). A body writes each of its outputs (`lower/control.py`); they are none of its inputs.
+    in_place: numbers of carries for which that is not so: the body's output is its input, of which it writes a part.
     """
     kind: str
     bodies: tuple[Fused, ...]

@@ -1,7 +1,7 @@
 """Loops and choices: JAX's scan, map, fori_loop, while_loop, cond and switch, and its collectives.
 
-A body or branch is traced once. What it closes over becomes an operand. Python scalars in a carry take the type that the
-body gives them: its program is typed anew, without running the user's function again.
+A body or branch is traced once. What it closes over becomes an operand. Python scalars in a carry take the type that
+the body gives them: its program is typed anew, without running the user's function again.
 """
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def _consts_first(program: Program, captured: int) -> Program:
         return program
     count = len(program.input_types) - captured
     types = program.input_types
-    return trace_program(lambda *v: evaluate(program, [*v[captured:], *v[:captured]]), [*types[count:], *types[:count]]).program
+    return trace_program(
+        lambda *v: evaluate(program, [*v[captured:], *v[:captured]]), [*types[count:], *types[:count]]
+    ).program
 
 
 def _where(function: Callable[..., Any]) -> str:
@@ -120,7 +122,9 @@ def _common(a: Type, a_weak: bool, b: Type, b_weak: bool) -> Type | None:
 
 
 def _settle(body: Body, first: int, weak: Sequence[bool], mismatch: Callable[[int, Type, Type], Exception]) -> Program:
-    """The body's program with equal types of the carry on entry (inputs from `first` on) and after it (its first outputs)."""
+    """The body's program with equal types of the carry on entry (inputs from `first` on) and after it (its first
+    outputs).
+    """
     program = body.program
     for _ in range(4):
         types = list(program.input_types)
@@ -150,7 +154,9 @@ def _carry_error(name: str, parameter: str, paths: Sequence[Any], where: str) ->
     def error(i: int, have: Type, got: Type) -> Exception:
         leaf = f"{parameter}{tree.keystr(paths[i])}"
         kind = ShapeError if have.shape != got.shape else DTypeError
-        advice = "" if have.shape != got.shape else f" Convert one of them, for instance with .astype({have.dtype.name!r})."
+        advice = (
+            "" if have.shape != got.shape else f" Convert one of them, for instance with .astype({have.dtype.name!r})."
+        )
         return kind(f"lax.{name}: the carry must keep its types, but {leaf} is {have} on entry and {got} after {where}."
                     f"{advice}")
     return error
@@ -158,7 +164,9 @@ def _carry_error(name: str, parameter: str, paths: Sequence[Any], where: str) ->
 
 def _check_carry_tree(name: str, before: tree.TreeDef, after: tree.TreeDef, where: str) -> None:
     if before != after:
-        raise TreeError(f"lax.{name}: the carry must keep its structure, but it is {before} on entry and {after} after {where}")
+        raise TreeError(
+            f"lax.{name}: the carry must keep its structure, but it is {before} on entry and {after} after {where}"
+        )
 
 
 # ---- scan -----------------------------------------------------------------------------------------------------------
@@ -169,8 +177,8 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, le
     """Loop over the leading axis of `xs` with a carry: `carry, y = f(carry, x)` for every slice; answers (carry, ys).
 
     Args:
-        f: takes the carry and a slice of every leaf of `xs`; answers the next carry, of equal structure and types, and a
-            pytree, whose leaves are stacked along a new first axis. It is traced once.
+        f: takes the carry and a slice of every leaf of `xs`; answers the next carry, of equal structure and types,
+            and a pytree, whose leaves are stacked along a new first axis. It is traced once.
         init: the first carry. A Python scalar in it takes the type that `f` gives it.
         xs: a pytree of arrays with equal leading axes, or None: then `length` says how often.
         reverse: go from the last slice to the first; ys lie where their xs do.
@@ -195,7 +203,9 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, le
     def step(carry: Any, x: Any) -> Any:
         answer = f(carry, x)
         if not (isinstance(answer, tuple) and len(answer) == 2):
-            raise TypeError(f"lax.scan: {_where(f)} must answer a pair (carry, y), but it answers {type(answer).__name__}")
+            raise TypeError(
+                f"lax.scan: {_where(f)} must answer a pair (carry, y), but it answers {type(answer).__name__}"
+            )
         out_trees[:] = [tree.structure(part) for part in answer]
         return answer
     step.__wrapped__ = f   # type: ignore[attr-defined]  # its name and line, for messages
@@ -212,7 +222,9 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, le
 
 
 def _checkpointed(program: Program, policy: Any) -> Program:
-    return trace_program(lambda *xs: bind(checkpoint_p, *xs, program=program, policy=policy), program.input_types).program
+    return trace_program(
+        lambda *xs: bind(checkpoint_p, *xs, program=program, policy=policy), program.input_types
+    ).program
 
 
 def _length(xs: Sequence[Any], paths: Sequence[Any], given: int | None) -> int:
@@ -240,7 +252,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     values = _values(leaves, "map", tree.leaf_paths(structure))
     length = _length(values, tree.leaf_paths(structure), None)
     many, whole = vmap(f), length // batch_size * batch_size
-    part = lambda x, start, stop: slice_(x, (start, *[0] * (x.ndim - 1)), (stop, *x.shape[1:]))   # noqa: E731
+    part = lambda x, start, stop: slice_(x, (start, *[0] * (x.ndim - 1)), (stop, *x.shape[1:]))
     blocks = [reshape(part(x, 0, whole), (whole // batch_size, batch_size, *x.shape[1:])) for x in values]
     results = []
     if whole:
@@ -257,8 +269,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
               unroll: int | bool | None = None) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`; answers val.
 
-    With bounds that are known while tracing it is one scan, which can be differentiated in both modes; otherwise a while
-    loop, which has forward mode only.
+    With bounds that are known while tracing it is one scan, which can be differentiated in both modes; otherwise a
+    while loop, which has forward mode only.
 
     >>> int(fori_loop(0, 5, lambda i, s: s + i, 0))
     10
@@ -348,8 +360,8 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
          operand: Any = None, linear: Any = None) -> Any:
     """`true_fun(*operands) if pred else false_fun(*operands)`; only the branch that is taken runs.
 
-    Both are traced, and must answer results of equal structure and types. Under vmap with a condition that differs between
-    lanes both run, and the results are selected.
+    Both are traced, and must answer results of equal structure and types. Under vmap with a condition that differs
+    between lanes both run, and the results are selected.
 
     >>> float(cond(True, lambda x: x + 1, lambda x: x - 1, 2.0))
     3.0
@@ -359,7 +371,9 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
             raise TypeError("lax.cond: give the operands by position or by `operand=`, not both")
         operands = (operand,)
     if not callable(true_fun) or not callable(false_fun):
-        raise TypeError("lax.cond: the second and third arguments must be functions: cond(pred, true_fun, false_fun, *operands)")
+        raise TypeError(
+            "lax.cond: the second and third arguments must be functions: cond(pred, true_fun, false_fun, *operands)"
+        )
     value = to_value(pred, lambda: "lax.cond: the condition")
     if value.shape:
         raise TypeError(f"lax.cond: the condition must be a scalar, got {value.type}. For a choice by element use "
@@ -367,7 +381,9 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     known = None if isinstance(value, Tracer) else bool(pred)
     if value.dtype != np.dtype(bool):
         value = ne(value, full((), 0, value.dtype))
-    return _choose("cond", convert(value, dtypes.int32), None if known is None else int(known), (false_fun, true_fun), operands)
+    return _choose(
+        "cond", convert(value, dtypes.int32), None if known is None else int(known), (false_fun, true_fun), operands
+    )
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = None) -> Any:
@@ -396,7 +412,9 @@ def _clamp(low: Any, x: Any, high: Any) -> Any:
     return minimum(maximum(x, low), high)
 
 
-def _choose(name: str, index: Any, known: int | None, functions: Sequence[Callable[..., Any]], operands: Sequence[Any]) -> Any:
+def _choose(
+    name: str, index: Any, known: int | None, functions: Sequence[Callable[..., Any]], operands: Sequence[Any]
+) -> Any:
     """Trace all branches and run one: at once if the index is known."""
     leaves, in_tree = tree.flatten(tuple(operands))
     values = _values(leaves, name, tree.leaf_paths(in_tree))
@@ -417,7 +435,9 @@ def _choose(name: str, index: Any, known: int | None, functions: Sequence[Callab
 
 def _with_places(program: Program, count: int, places: Sequence[int], types: Sequence[Type]) -> Program:
     """A branch that takes what all branches close over."""
-    return trace_program(lambda *v: evaluate(program, [*v[:count], *[v[count + place] for place in places]]), types).program
+    return trace_program(
+        lambda *v: evaluate(program, [*v[:count], *[v[count + place] for place in places]]), types
+    ).program
 
 
 def _agreeing(name: str, traced: Sequence[Body]) -> list[Program]:
@@ -426,8 +446,10 @@ def _agreeing(name: str, traced: Sequence[Body]) -> list[Program]:
     paths = tree.leaf_paths(first.out_tree)
     for other in traced[1:]:
         if other.out_tree != first.out_tree:
-            raise TreeError(f"lax.{name}: branches must answer equal structures, but {first.where} answers {first.out_tree} "
-                            f"and {other.where} answers {other.out_tree}")
+            raise TreeError(
+                f"lax.{name}: branches must answer equal structures, but {first.where} answers {first.out_tree} "
+                f"and {other.where} answers {other.out_tree}"
+            )
     wanted: list[Type] = []
     for i, path in enumerate(paths):
         common, weak, source = first.program.output_types[i], first.weak[i], first
@@ -436,18 +458,25 @@ def _agreeing(name: str, traced: Sequence[Body]) -> list[Program]:
             if found is None:
                 given = other.program.output_types[i]
                 kind = ShapeError if given.shape != common.shape else DTypeError
-                raise kind(f"lax.{name}: branches must answer equal types, but{_at(path) or ' the result'} {source.where} "
-                           f"gives {common} and {other.where} gives {given}")
+                raise kind(
+                    f"lax.{name}: branches must answer equal types, but{_at(path) or ' the result'} {source.where} "
+                    f"gives {common} and {other.where} gives {given}"
+                )
             if weak and not other.weak[i]:
                 source = other
             common, weak = found, weak and other.weak[i]
         wanted.append(common)
-    return [body.program if body.program.output_types == tuple(wanted) else _converted(body.program, wanted) for body in traced]
+    return [
+        body.program if body.program.output_types == tuple(wanted) else _converted(body.program, wanted)
+        for body in traced
+    ]
 
 
 def _converted(program: Program, types: Sequence[Type]) -> Program:
-    return trace_program(lambda *v: [convert(x, type.dtype) for x, type in zip(evaluate(program, v), types, strict=True)],
-                         program.input_types).program
+    return trace_program(
+        lambda *v: [convert(x, type.dtype) for x, type in zip(evaluate(program, v), types, strict=True)],
+        program.input_types,
+    ).program
 
 
 # ---- not there yet --------------------------------------------------------------------------------------------------

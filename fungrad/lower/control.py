@@ -55,7 +55,9 @@ def control_launch(node: Node, slots: dict[Buffer, int], results: Sequence[Buffe
         return Control("while", (body("condition"), step), (*given, *further), *count, consts, len(node.type),
                        in_place=places)
     if name == "cond":
-        return Control("cond", tuple([with_own_outputs(fuse(branch)) for branch in node.param("branches")]), given, *count)
+        return Control(
+            "cond", tuple([with_own_outputs(fuse(branch)) for branch in node.param("branches")]), given, *count
+        )
     raise CompilationError(f"{name} cannot be compiled: it is none of scan, while and cond")
 
 
@@ -91,8 +93,15 @@ def copy_kernel(type: Type) -> Kernel:
     target, source = canonical_buffer("out0", flat, "global"), canonical_buffer("in0", flat, "global")
     axes = (canonical_axis("i0", size),) if size > 1 else ()
     index = tuple([axis(a) for a in axes])
-    return intern_kernel(Kernel(f"copy_{size}", (target,), (source,), nests=(Nest(target, index, axes, load(source, index)),),
-                                reasons=("a loop's body forwards a value",)))
+    return intern_kernel(
+        Kernel(
+            f"copy_{size}",
+            (target,),
+            (source,),
+            nests=(Nest(target, index, axes, load(source, index)),),
+            reasons=("a loop's body forwards a value",),
+        )
+    )
 
 
 def in_bodies(fused: Fused, change: Callable[[Fused], Fused]) -> Fused:

@@ -22,8 +22,8 @@ from ..ir.expr import Buffer
 from ..ir.kernel import Fused, Launch
 from ..ir.program import Program
 from ..ir.target import Target
-from .fuse_choose import choose_stages
 from .control import control_launch
+from .fuse_choose import choose_stages
 from .fuse_groups import Group, Grouper
 from .fuse_kernels import KernelBuilder, fragment_kernel
 from .fuse_recompute import recompute
@@ -34,7 +34,9 @@ from .index import Simplifier
 def fuse(program: Program, target: Target) -> Fused:
     """The kernels of a program, in order, over numbered slots."""
     simplify = Simplifier()
-    whole = frozenset(operand for node in program.nodes() if "control" in node.primitive.traits for operand in node.operands)
+    whole = frozenset(
+        operand for node in program.nodes() if "control" in node.primitive.traits for operand in node.operands
+    )
     builder = StageBuilder(simplify, program.outputs, whole)
     inputs = [builder.buffer(type) for type in program.input_types]
     builder.definer.buffers.update(zip(program.inputs, inputs, strict=True))

@@ -57,11 +57,17 @@ def _chain(output: Node, before: Node, number: int) -> list[Update] | None:
     if name != "add":
         return None
     for whole, added in (output.operands, output.operands[::-1]):
-        if added.primitive.name == "dynamic_update_slice" and not added.param("batch_dims") and _is_zero(added.operands[0]):
+        if (
+            added.primitive.name == "dynamic_update_slice"
+            and not added.param("batch_dims")
+            and _is_zero(added.operands[0])
+        ):
             earlier = _chain(whole, before, number)
             if earlier is not None:
                 _, window, *starts = added.operands
-                old = apply(PRIMITIVES["dynamic_slice"], (whole, *starts), {"sizes": window.type.shape, "batch_dims": 0})
+                old = apply(
+                    PRIMITIVES["dynamic_slice"], (whole, *starts), {"sizes": window.type.shape, "batch_dims": 0}
+                )
                 return [*earlier, Update(number, apply(PRIMITIVES["add"], (old, window), {}), tuple(starts))]
     return None
 
@@ -83,7 +89,9 @@ def without_wholes(program: Program, updates: Sequence[Update]) -> tuple[Program
 
 
 def with_updates(fused: Fused, updates: Sequence[Update], places: Sequence[int], consts: int, outputs: int) -> Fused:
-    """The fused body (of `without_wholes`) with the launches that write the windows; it has `outputs` outputs of its own."""
+    """The fused body (of `without_wholes`) with the launches that write the windows; it has `outputs` outputs of its
+    own.
+    """
     kept = outputs - len(places)
     rest = iter(fused.outputs[kept:])
     launches = list(fused.launches)
@@ -107,7 +115,9 @@ def _window_kernel(whole: Type, window: Type, starts: tuple[Type, ...]) -> Kerne
 
     def level(number: int, index: tuple[Expr, ...]) -> tuple[Statement, ...]:
         if number == window.rank:
-            at = tuple([i if start is None else operation("add", start, i) for i, start in zip(index, first, strict=True)])
+            at = tuple(
+                [i if start is None else operation("add", start, i) for i, start in zip(index, first, strict=True)]
+            )
             return (Store(target, at, load(source, index)),)
         extent = window.shape[number]
         if extent == 1:
@@ -128,8 +138,20 @@ def _window_kernel(whole: Type, window: Type, starts: tuple[Type, ...]) -> Kerne
             place = operation("add", axis(lane), index_constant(blocks * lanes))
             body.append(Loop(lane, level(number + 1, (*index, place)), "vector"))
         return tuple(body)
-    return intern_kernel(Kernel(f"window_{'x'.join(map(str, window.shape))}", (target,), (source, *positions), (), (), (),
-                                level(0, ()), "loops", reasons=("a loop's carry is updated in place",)))
+
+    return intern_kernel(
+        Kernel(
+            f"window_{'x'.join(map(str, window.shape))}",
+            (target,),
+            (source, *positions),
+            (),
+            (),
+            (),
+            level(0, ()),
+            "loops",
+            reasons=("a loop's carry is updated in place",),
+        )
+    )
 
 
 def _start(position: Buffer, limit: int) -> Expr | None:

@@ -52,7 +52,8 @@ def plan(fused: Fused, target: Target | None = None, donate: frozenset[int] = fr
 def lifetimes(fused: Fused, inner: Sequence[int] = ()) -> list[Lifetime]:
     """The lifetimes of all temporaries that a launch uses, in order of birth. Sizes are rounded up to the alignment.
 
-    inner: the arena bytes of the bodies of each loop or choice, in order: temporaries of that launch, as slots -1, -2, ...
+    inner: the arena bytes of the bodies of each loop or choice, in order: temporaries of that launch, as slots -1,
+    -2, ...
     """
     fixed = {*fused.inputs, *fused.outputs}
     first: dict[int, int] = {}
@@ -63,7 +64,9 @@ def lifetimes(fused: Fused, inner: Sequence[int] = ()) -> list[Lifetime]:
                 first.setdefault(slot, number)
                 last[slot] = number
     controls = [number for number, launch in enumerate(fused.launches) if isinstance(launch, Control)]
-    bodies = [Lifetime(-1 - i, max(align(nbytes), ALIGNMENT), controls[i], controls[i]) for i, nbytes in enumerate(inner)]
+    bodies = [
+        Lifetime(-1 - i, max(align(nbytes), ALIGNMENT), controls[i], controls[i]) for i, nbytes in enumerate(inner)
+    ]
     found = [Lifetime(slot, max(align(fused.slots[slot].nbytes), ALIGNMENT), first[slot], last[slot]) for slot in first]
     return sorted([*found, *bodies], key=lambda item: item.first) if bodies else found
 

@@ -6,9 +6,9 @@
         for k < 10000:   t[0], t[1], t[2] = ...;   s[0], s[1], s[2] = t[0], t[1], t[2]
         out[0], out[1], out[2] = s[0], s[1], s[2]
 
-Every element of every value of the body becomes a scalar expression of the state, the consts and slice k of xs; equal ones
-are computed once. A body qualifies if it holds no loops of its own and not too many elements. Otherwise the loop calls the
-kernels of its body (`control.py`).
+Every element of every value of the body becomes a scalar expression of the state, the consts and slice k of xs;
+equal ones are computed once. A body qualifies if it holds no loops of its own and not too many elements. Otherwise
+the loop calls the kernels of its body (`control.py`).
 """
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ MAX_REDUCED = 24         # points of a reduction, which is written out
 
 
 def small_loop(node: Node) -> Kernel | None:
-    """The kernel of a scan or while whose body is small, its buffers in the order of the node's results and operands."""
+    """The kernel of a scan or while whose body is small, its buffers in the order of the node's results and
+    operands.
+    """
     if node.primitive.name == "scan":
         return _small_scan(node)
     return _small_while(node) if node.primitive.name == "while" else None
@@ -77,15 +79,30 @@ def _small_while(node: Node) -> Kernel | None:
                        WHILE_ROUNDS)
     if tests is None or values is None:
         return None
-    body = (*state.load(inputs[first + second:]), While(tests[0][0], tuple(state.assign(values))), *state.store(outputs))
+    body = (
+        *state.load(inputs[first + second :]),
+        While(tests[0][0], tuple(state.assign(values))),
+        *state.store(outputs),
+    )
     return _kernel("while", node, outputs, inputs, state, body)
 
 
 def _kernel(name: str, node: Node, outputs: Sequence[Buffer], inputs: Sequence[Buffer], state: _State,
             body: tuple[Statement, ...]) -> Kernel:
     length = f"_{node.param('length')}" if name == "scan" else ""
-    return intern_kernel(Kernel(f"{name}{length}_{state.size}", tuple(outputs), tuple(inputs), state.registers, (), (), body,
-                                "loops", reasons=("the loop's body is small: its state is in registers",)))
+    return intern_kernel(
+        Kernel(
+            f"{name}{length}_{state.size}",
+            tuple(outputs),
+            tuple(inputs),
+            state.registers,
+            (),
+            (),
+            body,
+            "loops",
+            reasons=("the loop's body is small: its state is in registers",),
+        )
+    )
 
 
 def _arguments(node: Node) -> tuple[list[Buffer], list[Buffer]]:
@@ -146,7 +163,11 @@ class _Register:
             if i.op != "constant":
                 return None
             flat = flat * extent + int(i.attribute.value)
-        return load(self.buffer, (index_constant(flat),), valid) if 0 <= flat < self.type.size else constant(0, self.type.dtype)
+        return (
+            load(self.buffer, (index_constant(flat),), valid)
+            if 0 <= flat < self.type.size
+            else constant(0, self.type.dtype)
+        )
 
 
 class _State:
@@ -219,7 +240,9 @@ def _elements(program: Program, sources: Sequence[_Global | _Register], rounds: 
 
 def _code(expressions: Sequence[Expr]) -> int:
     """How many operations, roughly, a kernel needs for these expressions."""
-    return sum(FORMULA * (1 + (e.dtype.itemsize == 8)) if e.op in DECOMPOSED else 1 for e in subexpressions(*expressions))
+    return sum(
+        FORMULA * (1 + (e.dtype.itemsize == 8)) if e.op in DECOMPOSED else 1 for e in subexpressions(*expressions)
+    )
 
 
 def _written_out(e: Expr, simplify: Simplifier) -> Expr | None:

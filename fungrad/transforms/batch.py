@@ -15,7 +15,17 @@ from ..ir.program import Program
 from ..ir.types import array_type
 from ..ir.value import Value
 from ..ops.rules import broadcast, move_axis
-from ..trace import Trace, Tracer, active, current_trace, evaluate, process_in, thread_state, trace_program, with_named_axes
+from ..trace import (
+    Trace,
+    Tracer,
+    active,
+    current_trace,
+    evaluate,
+    process_in,
+    thread_state,
+    trace_program,
+    with_named_axes,
+)
 
 
 class _Mapping(threading.local):

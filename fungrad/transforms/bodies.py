@@ -1,4 +1,6 @@
-"""What loops and choices share: programs as bodies, their inputs and outputs in groups, and fixpoints over the carry."""
+"""What loops and choices share: programs as bodies, their inputs and outputs in groups, and fixpoints over the
+carry.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -24,8 +26,13 @@ def groups(items: Sequence[Any], *sizes: int) -> list[list[Any]]:
 
 
 @lru_cache(maxsize=1024)
-def regrouped(program: Program, input_sizes: tuple[int, ...], input_order: tuple[int, ...], output_sizes: tuple[int, ...],
-              output_order: tuple[int, ...]) -> Program:
+def regrouped(
+    program: Program,
+    input_sizes: tuple[int, ...],
+    input_order: tuple[int, ...],
+    output_sizes: tuple[int, ...],
+    output_order: tuple[int, ...],
+) -> Program:
     """The program with groups of its inputs and of its outputs in another order.
 
     The sizes cut inputs (outputs) into groups as `groups` does; group k of the new ones is old group order[k].

@@ -97,7 +97,9 @@ checkpoint_policies = SimpleNamespace(
 
 @functools.lru_cache(maxsize=1024)
 def _split(program: Program, policy: Policy) -> tuple[Program, Program, int]:
-    """The program with what the policy saves as further outputs, the program that takes those as further inputs, their number."""
+    """The program with what the policy saves as further outputs, the program that takes those as further inputs,
+    their number.
+    """
     saved = [n for n in program.nodes() if n.operands and isinstance(n.type, Type) and policy(n)]
     if not saved:
         return program, program, 0
@@ -114,7 +116,9 @@ def _with_nodes(program: Program, values: Sequence[Any], nodes: Sequence[Node]) 
 
 
 def _evaluate_given(program: Program, values: Sequence[Any], given: dict[Node, Any]) -> list[Any]:
-    """Evaluate a program some of whose nodes are known; where a node's tangent matters it is that of the known value."""
+    """Evaluate a program some of whose nodes are known; where a node's tangent matters it is that of the known
+    value.
+    """
     environment: dict[Node, Any] = dict(zip(program.inputs, values, strict=True))
     for n in program.nodes():
         if n in environment:
@@ -132,13 +136,22 @@ def _saved_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, An
     return bind(saved_p, *primals), tangents[0]
 
 
-saved_p = declare(Primitive(
-    "saved", lambda x, value: value, lambda x, value: value, _saved_jvp,
-    Refused("a saved value is replaced when its program is differentiated"),
-    lambda size, operands, axes: (bind(saved_p, *[batch_to_front(size, x, a) for x, a in zip(operands, axes, strict=True)]),
-                                  0),
-    lambda readers, index, valid, type: readers[1](index, valid), frozenset({"movement", "cheap"}),
-    "The second operand, which was saved; its derivative is the first one's."))
+saved_p = declare(
+    Primitive(
+        "saved",
+        lambda x, value: value,
+        lambda x, value: value,
+        _saved_jvp,
+        Refused("a saved value is replaced when its program is differentiated"),
+        lambda size, operands, axes: (
+            bind(saved_p, *[batch_to_front(size, x, a) for x, a in zip(operands, axes, strict=True)]),
+            0,
+        ),
+        lambda readers, index, valid, type: readers[1](index, valid),
+        frozenset({"movement", "cheap"}),
+        "The second operand, which was saved; its derivative is the first one's.",
+    )
+)
 
 
 def _with_saved(program: Program) -> Program:
@@ -180,7 +193,9 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, p
     return found[:len(mask)], _spread(program.output_types, mask, found[len(mask):])
 
 
-def _linearize(trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, policy: Policy) -> tuple[Any, Any]:
+def _linearize(
+    trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, policy: Policy
+) -> tuple[Any, Any]:
     nonzero = tuple(type(t) is not Zero for t in tangents)
     first, second, count = _split(program, policy)
     results = process_in(trace.parent, checkpoint_p, primals, {"program": first, "policy": policy})
@@ -194,14 +209,18 @@ def _linearize(trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence
     return outputs, _spread(program.output_types, mask, found)
 
 
-def _batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *, program: Program, policy: Policy) -> tuple[Any, Any]:
+def _batch(
+    size: int, operands: Sequence[Any], axes: Sequence[int | None], *, program: Program, policy: Policy
+) -> tuple[Any, Any]:
     mapped, out_mapped = batch_program(program, size, tuple(axis is not None for axis in axes))
     aligned = [x if axis is None else move_axis(x, axis, 0) for x, axis in zip(operands, axes, strict=True)]
     results = bind(checkpoint_p, *aligned, program=mapped, policy=policy)
     return results, tuple(0 if flag else None for flag in out_mapped)
 
 
-def _transpose(cotangents: Sequence[Any], operands: Sequence[Any], *, program: Program, policy: Policy) -> tuple[Any, ...]:
+def _transpose(
+    cotangents: Sequence[Any], operands: Sequence[Any], *, program: Program, policy: Policy
+) -> tuple[Any, ...]:
     return call_p.transpose(cotangents, operands, program=program, name="checkpoint")
 
 
@@ -240,7 +259,9 @@ def _linear_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) 
     return checkpoint_p.jvp(primals, tangents, program=expanded, policy=params["policy"])
 
 
-def _linear_linearize(trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+def _linear_linearize(
+    trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+) -> tuple[Any, Any]:
     assert checkpoint_p.linearize is not None
     return checkpoint_p.linearize(trace, primals, tangents, program=_linear_expand(**params), policy=params["policy"])
 
@@ -264,7 +285,10 @@ def _backward(program: Program, nonzero: tuple[bool, ...], flowing: tuple[bool, 
         residuals = evaluate(forward, behind)[outputs:]
         flags = [i < sum(nonzero) for i in range(len(linear.input_types))]
         return [instantiate(c) for c in backward_pass(linear, flags, residuals, cotangents)]
-    return trace_program(backward, [*program.input_types, *(t for t, flag in zip(types, flowing, strict=True) if flag)]).program
+
+    return trace_program(
+        backward, [*program.input_types, *(t for t, flag in zip(types, flowing, strict=True) if flag)]
+    ).program
 
 
 def _linear_transpose(cotangents: Sequence[Any], operands: Sequence[Any], *, program: Program, policy: Policy,
@@ -280,11 +304,22 @@ def _linear_transpose(cotangents: Sequence[Any], operands: Sequence[Any], *, pro
                                for result, operand in zip(results, operands[count:], strict=True)])
 
 
-checkpoint_linear_p = declare(Primitive(
-    "checkpoint_linear", _linear_type, lambda *arrays, **params: tuple(interpret(_linear_expand(**params), arrays)),
-    _linear_jvp, _linear_transpose, _linear_batch, Refused("a checkpoint is inlined before lowering"), frozenset({"call"}),
-    "The derivative of a checkpoint: it computes the intermediate values again.", multiple_results=True,
-    linearize=_linear_linearize, expand=_linear_expand))
+checkpoint_linear_p = declare(
+    Primitive(
+        "checkpoint_linear",
+        _linear_type,
+        lambda *arrays, **params: tuple(interpret(_linear_expand(**params), arrays)),
+        _linear_jvp,
+        _linear_transpose,
+        _linear_batch,
+        Refused("a checkpoint is inlined before lowering"),
+        frozenset({"call"}),
+        "The derivative of a checkpoint: it computes the intermediate values again.",
+        multiple_results=True,
+        linearize=_linear_linearize,
+        expand=_linear_expand,
+    )
+)
 
 
 # ---- the user's side ------------------------------------------------------------------------------------------------
@@ -293,7 +328,8 @@ def checkpoint(fun: Callable[..., Any] | None = None, *, prevent_cse: bool = Tru
                static_argnums: int | Sequence[int] = ()) -> Any:
     """`fun`, but its backward pass keeps only its arguments and computes the rest again. Values do not change.
 
-    policy: which intermediate values are kept all the same, one of `fungrad.checkpoint_policies` or a function of a Node.
+    policy: which intermediate values are kept all the same, one of `fungrad.checkpoint_policies` or a function of a
+    Node.
     prevent_cse: accepted for compatibility; the recomputation is never merged with the first computation.
 
     >>> import fungrad, fungrad.numpy as fnp

@@ -1,8 +1,8 @@
 """Collectives: operations across the axis of an enclosing vmap that has a name (JAX's `axis_name`).
 
-Each is one primitive with the axis' name and size as parameters. The vmap of that name turns it into ordinary operations
-on the mapped axis (`collect`); every other transform treats it as the linear map between all lanes that it is, so psum is
-its own transpose, that of ppermute is the inverse permutation, and so on.
+Each is one primitive with the axis' name and size as parameters. The vmap of that name turns it into ordinary
+operations on the mapped axis (`collect`); every other transform treats it as the linear map between all lanes that
+it is, so psum is its own transpose, that of ppermute is the inverse permutation, and so on.
 """
 from __future__ import annotations
 
@@ -102,9 +102,20 @@ def _extremum_jvp(name: str) -> Rule:
 def _extremum(name: str, reduction: Any) -> Primitive:
     def collect(size: int, operands: Sequence[Any], axes: Sequence[int | None], **params: Any) -> tuple[Any, None]:
         return (operands[0] if axes[0] is None else reduction(operands[0], (axes[0],))), None
-    return declare(Primitive(name, _same, _reference, _extremum_jvp(name), Refused(f"{name} is not linear, so it has no "
-                   f"transpose"), _elsewhere(name), _unbound(name), frozenset(), f"The {name[1:]} over a named axis, for all "
-                   f"of its lanes.", collect=collect))
+    return declare(
+        Primitive(
+            name,
+            _same,
+            _reference,
+            _extremum_jvp(name),
+            Refused(f"{name} is not linear, so it has no transpose"),
+            _elsewhere(name),
+            _unbound(name),
+            frozenset(),
+            f"The {name[1:]} over a named axis, for all of its lanes.",
+            collect=collect,
+        )
+    )
 
 
 pmax_p = _extremum("pmax", reduce_max)
@@ -173,7 +184,9 @@ def _permute_collect(size: int, operands: Sequence[Any], axes: Sequence[int | No
     return concatenate(parts, 0), 0
 
 
-def _permute_transpose(cotangent: Any, operands: Sequence[Any], *, permutation: Permutation, **params: Any) -> tuple[Any]:
+def _permute_transpose(
+    cotangent: Any, operands: Sequence[Any], *, permutation: Permutation, **params: Any
+) -> tuple[Any]:
     inverse = tuple((destination, source) for source, destination in permutation)
     return (bind(ppermute_p, cotangent, permutation=inverse, **params),)
 
@@ -220,7 +233,8 @@ def _leaf(x: Any, name: str) -> Any:
 
 
 def psum(x: Any, axis_name: Any, *, axis_index_groups: None = None) -> Any:
-    """The sum of a pytree over the named axis (or axes) of an enclosing vmap; a Python number is multiplied by the size.
+    """The sum of a pytree over the named axis (or axes) of an enclosing vmap; a Python number is multiplied by the
+    size.
 
     >>> import fungrad, fungrad.numpy as fnp
     >>> fungrad.vmap(lambda v: v / fungrad.lax.psum(v, "i"), axis_name="i")(fnp.arange(4.0)).tolist()[3]
@@ -228,8 +242,9 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: None = None) -> Any:
     """
     _no_groups("psum", axis_index_groups)
     count = axis_size(axis_name)
-    return tree.tree_map(lambda leaf: leaf * count if is_python_scalar(leaf) else _over(psum_p, _leaf(leaf, "psum"), axis_name),
-                         x)
+    return tree.tree_map(
+        lambda leaf: leaf * count if is_python_scalar(leaf) else _over(psum_p, _leaf(leaf, "psum"), axis_name), x
+    )
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: None = None) -> Any:
@@ -285,9 +300,13 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     size = axis_size(axis_name)
     permutation = tuple((int(source), int(destination)) for source, destination in perm)
     lanes = [list(side) for side in zip(*permutation, strict=True)]
-    if any(not 0 <= lane < size for side in lanes for lane in side) or any(len(set(side)) != len(side) for side in lanes):
-        raise ValueError(f"lax.ppermute: {permutation} must name lanes 0..{size - 1}, each at most once as a source and once "
-                         f"as a destination")
+    if any(not 0 <= lane < size for side in lanes for lane in side) or any(
+        len(set(side)) != len(side) for side in lanes
+    ):
+        raise ValueError(
+            f"lax.ppermute: {permutation} must name lanes 0..{size - 1}, each at most once as a source and once "
+            f"as a destination"
+        )
     return tree.tree_map(lambda leaf: bind(ppermute_p, _leaf(leaf, "ppermute"), axis_name=axis_name, axis_size=size,
                                            permutation=permutation), x)
 
@@ -299,7 +318,8 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
 
 def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: None = None,
                tiled: bool = False) -> Any:
-    """Exchange parts: lane i's part j along `split_axis` goes to lane j, which puts part i at place i along `concat_axis`.
+    """Exchange parts: lane i's part j along `split_axis` goes to lane j, which puts part i at place i along
+    `concat_axis`.
 
     Untiled the split axis has the named axis' size and is removed, and a new axis is made at `concat_axis`.
     """
@@ -315,8 +335,10 @@ def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axi
             shape = value.shape
             value = reshape(value, (*shape[:split], size, shape[split] // size, *shape[split + 1:]))
         elif value.shape[split] != size:
-            raise ShapeError(f"lax.all_to_all: axis {split} of {value.type} must have extent {size}, the named axis' size; "
-                             f"or use tiled=True")
+            raise ShapeError(
+                f"lax.all_to_all: axis {split} of {value.type} must have extent {size}, the named axis' size; "
+                f"or use tiled=True"
+            )
         parts = bind(all_to_all_p, move_axis(value, split, 0), axis_name=axis_name, axis_size=size)
         value = move_axis(parts, 0, joined)
         if not tiled:

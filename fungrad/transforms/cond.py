@@ -4,8 +4,8 @@
 
 The derivative of a cond is a cond with the same index. Its residuals share places between the branches: what the taken
 branch does not fill is zero. Under vmap with an index that differs between lanes, every branch runs and the results are
-selected; a lane's operands come to the branches that it does not take without derivative, so that what those make of them
-(NaN) stays out of its gradient.
+selected; a lane's operands come to the branches that it does not take without derivative, so that what those make of
+them (NaN) stays out of its gradient.
 """
 from __future__ import annotations
 

@@ -77,8 +77,10 @@ def positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     if bound.kwargs:
-        raise TypeError(f"{what} of {function_name(function)}: the arguments {sorted(bound.kwargs)} can only be given by "
-                        f"keyword, but its rule takes positional ones. Make them positional.")
+        raise TypeError(
+            f"{what} of {function_name(function)}: the arguments {sorted(bound.kwargs)} can only be given by "
+            f"keyword, but its rule takes positional ones. Make them positional."
+        )
     return bound.args
 
 
@@ -123,7 +125,9 @@ def checked(leaf: Any, type: Type, where: Callable[[], str]) -> Any:
         return Zero(type)
     value = to_value(leaf, where)
     if value.shape != type.shape:
-        raise ShapeError(f"{where()} is {value.type}, but the value it belongs to is {type}; their shapes must be equal")
+        raise ShapeError(
+            f"{where()} is {value.type}, but the value it belongs to is {type}; their shapes must be equal"
+        )
     return convert(value, type.dtype)
 
 

@@ -17,8 +17,7 @@ from ..ops.rules import add_tangents, move_axis
 from ..trace import Tracer, active, bind, current_trace, evaluate, thread_state, trace_program, with_named_axes
 from .batch import batch_program, batch_program_over, mapped_axis_name
 from .call import call_p
-from .custom import (
-    Call, RuleTrace, captured_tangents, checked, differentiable, positional, static_numbers, zero_for)
+from .custom import Call, RuleTrace, captured_tangents, checked, differentiable, positional, static_numbers, zero_for
 from .flat import function_name, to_value
 from .jvp import JVPTrace
 from .linearize import LinearizeTrace
@@ -156,7 +155,7 @@ custom_jvp_p = declare(Primitive(
     "A program whose derivative is given by the user's rule.", multiple_results=True))
 
 
-class custom_jvp:   # noqa: N801  JAX's name
+class custom_jvp:
     """A function with a user's rule for its forward derivative, from which its gradient follows.
 
     nondiff_argnums: arguments that are given to the function and, first, to the rule as they are.
@@ -186,7 +185,9 @@ class custom_jvp:   # noqa: N801  JAX's name
     def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
         """Set the rule: jvp(*nondiff, primals, tangents) -> (result, tangent of the result). Answers it."""
         if symbolic_zeros:
-            raise NotImplementedError("custom_jvp: symbolic_zeros=True is not supported; a zero tangent is an array of zeros")
+            raise NotImplementedError(
+                "custom_jvp: symbolic_zeros=True is not supported; a zero tangent is an array of zeros"
+            )
         self.jvp = jvp
         return jvp
 
@@ -197,7 +198,9 @@ class custom_jvp:   # noqa: N801  JAX's name
 
         def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
             if len(jvps) != len(primals):
-                raise TypeError(f"defjvps of {function_name(self.fun)} got {len(jvps)} rules for {len(primals)} arguments")
+                raise TypeError(
+                    f"defjvps of {function_name(self.fun)} got {len(jvps)} rules for {len(primals)} arguments"
+                )
             result = self(*primals)
             parts = [rule(t, result, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
             if not parts:
@@ -225,7 +228,6 @@ class custom_jvp:   # noqa: N801  JAX's name
     def _rule_of(self, call: Call, values: Sequence[Value], captured: tuple[Value, ...],
                  out_tree: tree.TreeDef) -> JvpRule:
         """The rule of a staged call; the same object for equal calls that close over nothing."""
-        # noqa: E731
         make = lambda: UserRule(function_name(self.fun), lambda p, t: self._run_rule(call, p, t, out_tree),
                                 [value.type for value in values], captured)
         if captured:

@@ -20,11 +20,30 @@ from ..ir.types import Type
 from ..ir.value import Value
 from ..ops.linear import reduce_sum
 from ..ops.rules import add_tangents, move_axis
-from ..trace import Tracer, active, bind, current_trace, evaluate, process_in, thread_state, trace_program, with_named_axes
+from ..trace import (
+    Tracer,
+    active,
+    bind,
+    current_trace,
+    evaluate,
+    process_in,
+    thread_state,
+    trace_program,
+    with_named_axes,
+)
 from .batch import batch_program, batch_program_over, mapped_axis_name
 from .call import call_p
 from .custom import (
-    Call, RuleTrace, captured_tangents, checked, differentiable, positional, static_numbers, tangent_type, zero_for)
+    Call,
+    RuleTrace,
+    captured_tangents,
+    checked,
+    differentiable,
+    positional,
+    static_numbers,
+    tangent_type,
+    zero_for,
+)
 from .flat import FlatFunction, function_name, leaf_name, to_value
 from .jvp import JVPTrace, jvp_program
 from .linearize import LinearizeTrace
@@ -41,8 +60,10 @@ def _expand(backward: Program, saved: int) -> Program:
     try:
         return transpose_program(backward, linear, (True,) * len(backward.outputs), True)[0]
     except RefusedError as error:
-        raise RefusedError(f"forward mode through a custom_vjp function transposes its backward rule, which must be linear "
-                           f"in the cotangent: {error}. Use custom_jvp, or reverse mode only.") from error
+        raise RefusedError(
+            f"forward mode through a custom_vjp function transposes its backward rule, which must be linear "
+            f"in the cotangent: {error}. Use custom_jvp, or reverse mode only."
+        ) from error
 
 
 def _linear_type(*types: Type, backward: Program, saved: int) -> tuple[Type, ...]:
@@ -296,7 +317,7 @@ custom_vjp_p = declare(Primitive(
 
 # ---- the user's side ------------------------------------------------------------------------------------------------
 
-class custom_vjp:   # noqa: N801  JAX's name
+class custom_vjp:
     """A function with a user's rule for its backward derivative.
 
     nondiff_argnums: arguments that are given to the function and, in their places, to the forward rule as they are; the
@@ -329,13 +350,17 @@ class custom_vjp:   # noqa: N801  JAX's name
         A cotangent may be None for zero. `optimize_remat` is accepted and changes nothing.
         """
         if symbolic_zeros:
-            raise NotImplementedError("custom_vjp: symbolic_zeros=True is not supported; a zero cotangent is an array of zeros")
+            raise NotImplementedError(
+                "custom_vjp: symbolic_zeros=True is not supported; a zero cotangent is an array of zeros"
+            )
         self.fwd = fwd
         self.bwd = bwd
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fwd is None:
-            raise TypeError(f"custom_vjp of {function_name(self.fun)} has no rules yet. Set them with f.defvjp(fwd, bwd).")
+            raise TypeError(
+                f"custom_vjp of {function_name(self.fun)} has no rules yet. Set them with f.defvjp(fwd, bwd)."
+            )
         args = positional(self.fun, args, kwargs, "custom_vjp")
         call = Call(self.fun, args, static_numbers(self.nondiff_argnums, len(args)))
         if not any(isinstance(leaf, Tracer) for leaf in call.leaves):
@@ -369,7 +394,9 @@ class custom_vjp:   # noqa: N801  JAX's name
             raise TypeError(f"{name} must answer a pair (result, residuals), but it answers {type(answer).__name__}")
         results, out_tree = tree.flatten(answer[0])
         if call.flat.out_tree is not None and out_tree != call.flat.out_tree:
-            raise TreeError(f"{name} answers a result of structure {out_tree}, but the function's is {call.flat.out_tree}")
+            raise TreeError(
+                f"{name} answers a result of structure {out_tree}, but the function's is {call.flat.out_tree}"
+            )
         residuals, residual_tree = tree.flatten(answer[1])
         return Forward([to_value(x, lambda: f"{name}: its result") for x in results],
                        [to_value(x, lambda: f"{name}: a residual") for x in residuals], out_tree, residual_tree)
@@ -409,8 +436,10 @@ class custom_vjp:   # noqa: N801  JAX's name
             answer = tuple(answer)
         if not isinstance(answer, tuple) or len(answer) != len(arguments):
             found = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else type(answer).__name__
-            raise TypeError(f"{name} must answer a tuple with one cotangent for each of {len(arguments)} arguments, but it "
-                            f"answers {found}")
+            raise TypeError(
+                f"{name} must answer a tuple with one cotangent for each of {len(arguments)} arguments, but it "
+                f"answers {found}"
+            )
         leaves: list[Any] = []
         for number, (part, argument) in enumerate(zip(answer, arguments, strict=True)):
             structure = tree.structure(argument)
@@ -422,7 +451,7 @@ class custom_vjp:   # noqa: N801  JAX's name
             except TreeError as error:
                 raise TreeError(f"{name}: cotangent {number} must have the structure of its argument {structure}: "
                                 f"{error}") from None
-        place = lambda i: f"{name}: the cotangent of {leaf_name(self.fun, arguments, i)}"   # noqa: E731  for messages
+        place = lambda i: f"{name}: the cotangent of {leaf_name(self.fun, arguments, i)}"
         results = [checked(leaf, type, lambda i=i: place(i)) for i,
                    (leaf, type) in enumerate(zip(leaves, types, strict=True))
                    if differentiable(type)]

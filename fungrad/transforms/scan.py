@@ -4,8 +4,8 @@
     scan: [consts..., carry..., xs...]           -> [carry..., ys...]
 
 The derivative of a scan is a scan. Its residuals are stacked as further ys, but for those that need no memory of their
-own: what depends on the consts only is computed once, outside; a slice of xs or ys is read where it lies. Transposed, the
-scan runs backwards; the cotangents of its consts are accumulated in the carry.
+own: what depends on the consts only is computed once, outside; a slice of xs or ys is read where it lies.
+Transposed, the scan runs backwards; the cotangents of its consts are accumulated in the carry.
 """
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, c
 class _Residuals:
     """Where the values that a linear body needs from its forward body come from.
 
-    For each residual: (kind, number) with kind "const" (an operand), "hoisted" (depends on consts alone), "xs" (an operand
-    that is sliced), "ys" (a result of the loop). `stacked` are the nodes that become further ys.
+    For each residual: (kind, number) with kind "const" (an operand), "hoisted" (depends on consts alone), "xs" (an
+    operand that is sliced), "ys" (a result of the loop). `stacked` are the nodes that become further ys.
     """
 
     def __init__(self, forward: Program, outputs: int, consts: int, carry: int):
@@ -160,8 +160,8 @@ def _linearize(trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence
 
 @lru_cache(maxsize=1024)
 def _linear_body(linear: Program, fixed: int, state: int, along: int, once: Mask) -> Program:
-    """[tangents of consts, of carry, of xs, residuals] -> [residuals that are `once`, tangents of consts, of carry, other
-    residuals, tangents of xs]"""
+    """[tangents of consts, of carry, of xs, residuals] -> [residuals that are `once`, tangents of consts, of carry,
+    other residuals, tangents of xs]"""
     types = groups(linear.input_types, fixed, state, along)
     residual_types = types[3]
     single = chosen(once, residual_types)

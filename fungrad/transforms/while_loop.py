@@ -43,7 +43,8 @@ def while_(condition: Program, body: Program, operands: Sequence[Any], condition
 def _type(*types: Type, condition: Program, body: Program, condition_consts: int, body_consts: int) -> tuple[Type, ...]:
     first, second, carry = groups(types, condition_consts, body_consts)
     if (*first, *carry) != condition.input_types or (*second, *carry) != body.input_types:
-        raise ShapeError(f"while: the condition takes {condition.input_types} and the body {body.input_types}, got {types}")
+        raise ShapeError(f"while: the condition takes {condition.input_types} and the body {body.input_types}, got "
+                         f"{types}")
     if condition.output_types != (_BOOL,):
         raise DTypeError(f"while: the condition must give one bool, it gives {condition.output_types}")
     if body.output_types != tuple(carry):
@@ -83,13 +84,14 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, condition: Program,
     new_condition, new_body, fixed, state = _with_tangents(tangents, body, condition, condition_consts, body_consts)
     values, directions = (groups(x, condition_consts, body_consts) for x in (primals, tangents))
     moving = [instantiate(t) for t in chosen(state, directions[2])]
-    results = while_(new_condition, new_body, [*values[0], *values[1], *chosen(fixed, directions[1]), *values[2], *moving],
-                     condition_consts, body_consts + sum(fixed))
+    operands = [*values[0], *values[1], *chosen(fixed, directions[1]), *values[2], *moving]
+    results = while_(new_condition, new_body, operands, condition_consts, body_consts + sum(fixed))
     carry = len(body.outputs)
     return results[:carry], tuple(with_zeros(body.output_types, state, results[carry:]))
 
 
-def _linearize(trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+def _linearize(trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any],
+               **params: Any) -> tuple[Any, Any]:
     """The loop runs once for its results; the linear program runs it again with tangents in the carry."""
     results = process_in(trace.parent, while_p, primals, params)
     with active(trace.split_trace):
@@ -99,9 +101,9 @@ def _linearize(trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence
 
 def _transpose(cotangents: Sequence[Any], operands: Sequence[Any], **params: Any) -> tuple[Any, ...]:
     raise GradientError(
-        "reverse-mode differentiation of lax.while_loop would have to keep the values of an unknown number of iterations. "
-        "Give it a bound (lax.while_loop(cond_fun, body_fun, init, max_steps=n)), use lax.scan or lax.fori_loop with a known "
-        "trip count, or forward mode (jvp, jacfwd).")
+        "reverse-mode differentiation of lax.while_loop would have to keep the values of an unknown number of "
+        "iterations. Give it a bound (lax.while_loop(cond_fun, body_fun, init, max_steps=n)), use lax.scan or "
+        "lax.fori_loop with a known trip count, or forward mode (jvp, jacfwd).")
 
 
 def _batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *, condition: Program, body: Program,

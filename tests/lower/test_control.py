@@ -1,4 +1,6 @@
-"""Loops and choices after fusion: which are one kernel, what is updated in place, what bodies write; and running them."""
+"""Loops and choices after fusion: which are one kernel, what is updated in place, what bodies write; and running
+them.
+"""
 from __future__ import annotations
 
 import io
@@ -44,24 +46,25 @@ def array(*shape):
 
 
 def test_a_small_loop_is_one_kernel():
-    f = lambda x: lax.scan(lambda s, _: (s + 0.1 * fnp.stack([s[1], -s[0]]), s.sum()), x, None, length=100)   # noqa: E731
+    step = lambda s, _: (s + 0.1 * fnp.stack([s[1], -s[0]]), s.sum())
+    f = lambda x: lax.scan(step, x, None, length=100)
     fused = fused_of(f, array(2))
     assert not controls(fused) and len(fused.launches) == 1
     agrees(f, array(2))
-    g = lambda x: lax.while_loop(lambda s: s[0] < 50, lambda s: (s[0] * 1.5 + 1, s[1] + 1), (x, 0))   # noqa: E731
+    g = lambda x: lax.while_loop(lambda s: s[0] < 50, lambda s: (s[0] * 1.5 + 1, s[1] + 1), (x, 0))
     assert not controls(fused_of(g, fnp.asarray(1.0)))
     agrees(g, fnp.asarray(1.0))
 
 
 def test_a_reverse_scan_in_one_kernel_with_slices():
-    f = lambda c, xs, w: lax.scan(lambda c, x: (c * 0.5 + x @ w, c - x), c, xs, reverse=True)   # noqa: E731
+    f = lambda c, xs, w: lax.scan(lambda c, x: (c * 0.5 + x @ w, c - x), c, xs, reverse=True)
     args = array(2), array(40, 2), array(2, 2)
     assert not controls(fused_of(f, *args))
     agrees(f, *args)
 
 
 def test_a_loop_over_larger_values_calls_kernels():
-    f = lambda x: lax.scan(lambda s, _: (fnp.sin(s) + s.sum(), s[0]), x, None, length=7)   # noqa: E731
+    f = lambda x: lax.scan(lambda s, _: (fnp.sin(s) + s.sum(), s[0]), x, None, length=7)
     (control,) = controls(fused_of(f, array(100)))
     assert control.kind == "scan" and control.length == 7 and not control.in_place
     agrees(f, array(100))
@@ -79,11 +82,12 @@ UPDATES = {
 
 @pytest.mark.parametrize("name", UPDATES)
 def test_windows_are_written_in_place(name):
-    f = lambda s: lax.fori_loop(0, 12, lambda i, s: UPDATES[name](s, i), s)   # noqa: E731
+    f = lambda s: lax.fori_loop(0, 12, lambda i, s: UPDATES[name](s, i), s)
     (control,) = controls(fused_of(f, array(20, 20)))
     assert control.in_place, control
     agrees(f, array(20, 20))
-    g = lambda s: lax.while_loop(lambda c: c[0] < 9, lambda c: (c[0] + 1, UPDATES[name](c[1], c[0])), (0, s))[1]   # noqa: E731
+    step = lambda c: (c[0] + 1, UPDATES[name](c[1], c[0]))
+    g = lambda s: lax.while_loop(lambda c: c[0] < 9, step, (0, s))[1]
     (control,) = controls(fused_of(g, array(20, 20)))
     assert control.in_place
     agrees(g, array(20, 20))
@@ -93,7 +97,7 @@ def test_the_old_value_is_read_before_the_window_is_written():
     def body(c, i):
         new = c.at[i].set(c.sum(0))
         return new, (c[i], new.sum(), c.max())
-    f = lambda c: lax.scan(body, c, fnp.arange(10))   # noqa: E731
+    f = lambda c: lax.scan(body, c, fnp.arange(10))
     (control,) = controls(fused_of(f, array(12, 9)))
     assert control.in_place == (0,)
     agrees(f, array(12, 9), tolerance=1e-4)
@@ -101,7 +105,7 @@ def test_the_old_value_is_read_before_the_window_is_written():
 
 def test_cotangents_of_indexed_operands_are_summed_in_place():
     """The gradient of T reads of an array costs O(T), not O(T) times the array."""
-    loss = lambda t: lax.fori_loop(0, 30, lambda i, s: s * 0.5 + fnp.sin(t[i]), fnp.zeros(40)).sum()   # noqa: E731
+    loss = lambda t: lax.fori_loop(0, 30, lambda i, s: s * 0.5 + fnp.sin(t[i]), fnp.zeros(40)).sum()
     backward = controls(fused_of(fungrad.grad(loss), array(30, 40)))[-1]
     assert backward.reverse and backward.in_place
     agrees(fungrad.grad(loss), array(30, 40))
@@ -109,7 +113,7 @@ def test_cotangents_of_indexed_operands_are_summed_in_place():
 
 def test_outputs_of_bodies_have_memory_of_their_own():
     w = array(50)
-    f = lambda c, xs: lax.scan(lambda c, x: ((c[1], c[0]), (x, c[0], c[0], w)), c, xs)   # noqa: E731
+    f = lambda c, xs: lax.scan(lambda c, x: ((c[1], c[0]), (x, c[0], c[0], w)), c, xs)
     (control,) = controls(fused_of(f, (array(50), array(50)), array(6, 50)))
     (body,) = control.bodies
     assert len(set(body.outputs)) == len(body.outputs) and not set(body.outputs) & set(body.inputs)
@@ -117,7 +121,8 @@ def test_outputs_of_bodies_have_memory_of_their_own():
 
 
 def test_the_arena_holds_those_of_bodies():
-    f = lambda x: lax.scan(lambda s, _: (fnp.sort(fnp.sin(s)) + fnp.cumsum(s), None), x, None, length=3)[0]   # noqa: E731
+    step = lambda s, _: (fnp.sort(fnp.sin(s)) + fnp.cumsum(s), None)
+    f = lambda x: lax.scan(step, x, None, length=3)[0]
     fused = fused_of(f, array(300))
     memory = plan(fused, TARGET)
     ((offset, (body,)),) = memory.nested
@@ -126,7 +131,8 @@ def test_the_arena_holds_those_of_bodies():
 
 
 def test_branches():
-    f = lambda i, x: lax.switch(i, [lambda x: (fnp.sort(x), x), lambda x: (x, x * 2), lambda x: (x @ x, x)], x)   # noqa: E731
+    branches = [lambda x: (fnp.sort(x), x), lambda x: (x, x * 2), lambda x: (x @ x, x)]
+    f = lambda i, x: lax.switch(i, branches, x)
     (control,) = controls(fused_of(f, fnp.asarray(1), array(30, 30)))
     assert control.kind == "cond" and len(control.bodies) == 3
     for i in (-3, 0, 1, 2, 9):

@@ -15,7 +15,9 @@ POLICIES = [None, *vars(fungrad.checkpoint_policies).values()]
 
 
 def near(got, want, tolerance=1e-7):
-    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(
+        np.asarray(got, np.float64), np.asarray(want, np.float64), rtol=tolerance, atol=tolerance
+    )
 
 
 def f(x):
@@ -46,19 +48,22 @@ def test_values_do_not_change(word):
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda p: p and p.__name__)
 def test_policies(policy):
     w = fnp.asarray(np.random.default_rng(1).standard_normal((4, 4)))
-    layer = lambda w, x: fnp.tanh(w @ fnp.sin(x))   # noqa: E731
+    layer = lambda w, x: fnp.tanh(w @ fnp.sin(x))
     kept = fungrad.checkpoint(layer, policy=policy)
-    loss = lambda layer: lambda w, x: (layer(w, layer(w, x)) ** 2).sum()   # noqa: E731
+    loss = lambda layer: lambda w, x: (layer(w, layer(w, x)) ** 2).sum()
     for want, got in zip(fungrad.grad(loss(layer), (0, 1))(w, fnp.asarray(X)),
                          fungrad.jit(fungrad.grad(loss(kept), (0, 1)))(w, fnp.asarray(X)), strict=True):
         near(got, want)
-    near(fungrad.hessian(lambda x: loss(kept)(w, x))(fnp.asarray(X)), fungrad.hessian(lambda x: loss(layer)(w, x))(fnp.asarray(X)))
+    near(
+        fungrad.hessian(lambda x: loss(kept)(w, x))(fnp.asarray(X)),
+        fungrad.hessian(lambda x: loss(layer)(w, x))(fnp.asarray(X)),
+    )
 
 
 def test_the_backward_pass_computes_again():
     """The number of tanh in the program tells what is saved."""
     def count(policy, name="tanh"):
-        layer = lambda w, x: fnp.tanh(w @ fnp.tanh(x))   # noqa: E731
+        layer = lambda w, x: fnp.tanh(w @ fnp.tanh(x))
         g = fungrad.checkpoint(layer, policy=policy) if policy != "none" else layer
         loss = fungrad.jit(fungrad.grad(lambda w, x: (g(w, x) ** 3).sum()))
         return str(simplify(loss.program(fnp.ones((3, 3)), fnp.ones(3)), HOST)).count(f"= {name}{{")

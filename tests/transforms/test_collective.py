@@ -63,8 +63,8 @@ COLLECTIVES = {
 def test_gradients_from_outside_and_inside(name):
     """Of the sum over lanes, so that both are the gradient of one function of all lanes."""
     weights = fnp.asarray(np.random.default_rng(1).standard_normal((4, 3)))
-    lane = lambda v, w: (fnp.sin(COLLECTIVES[name](v)) * w).sum()   # noqa: E731
-    whole = lambda x: fungrad.vmap(lane, axis_name="i")(x, weights).sum()   # noqa: E731
+    lane = lambda v, w: (fnp.sin(COLLECTIVES[name](v)) * w).sum()
+    whole = lambda x: fungrad.vmap(lane, axis_name="i")(x, weights).sum()
     x, step = X.astype("float64"), 1e-6
     exact = np.zeros_like(x)
     for index in np.ndindex(*x.shape):
@@ -79,14 +79,14 @@ def test_gradients_from_outside_and_inside(name):
 
 def test_nested_names():
     x = fnp.asarray(np.arange(6.0).reshape(2, 3))
-    f = lambda v: lax.psum(v, "a") * 10 + lax.psum(v, "b") + lax.psum(v, ("a", "b"))   # noqa: E731
+    f = lambda v: lax.psum(v, "a") * 10 + lax.psum(v, "b") + lax.psum(v, ("a", "b"))
     got = fungrad.vmap(fungrad.vmap(f, axis_name="b"), axis_name="a")(x)
     want = np.asarray(x)
     near(got, want.sum(0) * 10 + want.sum(1)[:, None] + want.sum())
-    g = lambda v: lax.all_gather(v, "a") + lax.axis_index(("a", "b"))   # noqa: E731
+    g = lambda v: lax.all_gather(v, "a") + lax.axis_index(("a", "b"))
     got = fungrad.vmap(fungrad.vmap(g, axis_name="b"), axis_name="a")(x)
     near(got, np.broadcast_to(want.T[None], (2, 3, 2)) + np.arange(6).reshape(2, 3, 1))
-    exchange = lambda v: lax.all_to_all(v, "a", 0, 0)   # noqa: E731
+    exchange = lambda v: lax.all_to_all(v, "a", 0, 0)
     y = np.arange(2 * 3 * 2.0).reshape(2, 3, 2)
     near(fungrad.vmap(fungrad.vmap(exchange, axis_name="b"), axis_name="a")(fnp.asarray(y)), y.transpose(2, 1, 0))
 

@@ -38,13 +38,15 @@ def test_a_choice_is_the_chosen_branch(word, known):
         if known:
             near(transformed(switched(i, lax.switch), word)(X), direct)
         else:
-            f = lambda x, i: transformed(switched(i, lax.switch), word)(x)   # noqa: E731
+            f = lambda x, i: transformed(switched(i, lax.switch), word)(x)
             near(fungrad.jit(f)(X, i), direct)
 
 
-@pytest.mark.parametrize("word", [("grad",), ("jvp",), ("linearize",), ("jvp", "grad"), ("checkpoint", "grad")], ids="-".join)
+@pytest.mark.parametrize(
+    "word", [("grad",), ("jvp",), ("linearize",), ("jvp", "grad"), ("checkpoint", "grad")], ids="-".join
+)
 def test_lanes_with_branches_of_their_own(word):
-    f = lambda i, x: transformed(switched(i, lax.switch), word)(x)   # noqa: E731
+    f = lambda i, x: transformed(switched(i, lax.switch), word)(x)
     xs, index = fnp.stack([X, X * 2, X * 3, X]), fnp.asarray([2, 0, 1, 7])
     got = fungrad.jit(fungrad.vmap(f))(index, xs)
     near(got, np.stack([np.asarray(transformed(switched(min(int(i), 2), lambda i, fs, x: fs[i](x)), word)(x))
@@ -52,17 +54,19 @@ def test_lanes_with_branches_of_their_own(word):
 
 
 def test_untaken_branches_leave_no_nan():
-    f = lambda p, x: lax.cond(p, lambda x: fnp.sqrt(x) / x, lambda x: x * 0.5, x)   # noqa: E731
+    f = lambda p, x: lax.cond(p, lambda x: fnp.sqrt(x) / x, lambda x: x * 0.5, x)
     p, x = fnp.asarray([True, False, False]), fnp.asarray([4.0, 0.0, -1.0])
     for wrap in (lambda f: f, fungrad.jit):
         near(wrap(fungrad.vmap(f))(p, x), [0.5, 0, -0.5])
         near(wrap(fungrad.vmap(fungrad.grad(f, 1)))(p, x), [-1 / 16, 0.5, 0.5])
         near(wrap(fungrad.grad(lambda x: fungrad.vmap(f)(p, x).sum()))(x), [-1 / 16, 0.5, 0.5])
-        near(wrap(lambda x: fungrad.jvp(lambda x: fungrad.vmap(f)(p, x), (x,), (x * 0 + 1,))[1])(x), [-1 / 16, 0.5, 0.5])
+        near(
+            wrap(lambda x: fungrad.jvp(lambda x: fungrad.vmap(f)(p, x), (x,), (x * 0 + 1,))[1])(x), [-1 / 16, 0.5, 0.5]
+        )
 
 
 def test_only_the_taken_branch_runs():
-    forever = lambda x: lax.while_loop(lambda s: s == s, lambda s: s, x)   # noqa: E731
+    forever = lambda x: lax.while_loop(lambda s: s == s, lambda s: s, x)
     near(fungrad.jit(lambda p, x: lax.cond(p, lambda x: x + 1, forever, x))(True, 1.0), 2.0)
 
 
@@ -77,7 +81,7 @@ def test_forwarded_results_and_closures():
 
 def test_choices_in_loops_and_loops_in_choices():
     def f(x):
-        body = lambda c, i: (lax.cond(i % 2 == 0, lambda c: fnp.sin(c) * x, lambda c: lax.fori_loop(   # noqa: E731
+        body = lambda c, i: (lax.cond(i % 2 == 0, lambda c: fnp.sin(c) * x, lambda c: lax.fori_loop(
             0, 3, lambda k, s: s * fnp.cos(x) + k, c), c), c)
         return lax.scan(body, x, fnp.arange(4))[0]
     def direct(x):

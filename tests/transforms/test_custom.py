@@ -10,7 +10,9 @@ X = np.random.default_rng(0).standard_normal(5)
 
 
 def near(got, want, tolerance=1e-6):
-    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(
+        np.asarray(got, np.float64), np.asarray(want, np.float64), rtol=tolerance, atol=tolerance
+    )
 
 
 def x64(x=X):
@@ -51,7 +53,7 @@ WRAPS = {
 def test_the_rule_is_used_under_every_transform(kind, wrap):
     f = WRAPS[wrap](KINDS[kind]())
     near(f(x64()), np.sin(X))
-    first = lambda x: fungrad.grad(lambda y: f(y).sum())(x)   # noqa: E731
+    first = lambda x: fungrad.grad(lambda y: f(y).sum())(x)
     near(first(x64()), 10 * np.cos(X))
     near(fungrad.jit(first)(x64()), 10 * np.cos(X))
     near(fungrad.jvp(f, (x64(),), (x64(),))[1], 10 * np.cos(X) * X)
@@ -136,7 +138,7 @@ def test_trees_integers_and_none():
 def test_unmapped_arguments_get_the_sum_over_lanes():
     f = fungrad.custom_vjp(lambda x, w: x * w)
     f.defvjp(lambda x, w: (x * w, (x, w)), lambda saved, g: (g * saved[1], g * saved[0]))
-    loss = lambda w: fungrad.vmap(f, in_axes=(0, None))(x64(), w).sum()   # noqa: E731
+    loss = lambda w: fungrad.vmap(f, in_axes=(0, None))(x64(), w).sum()
     near(fungrad.grad(loss)(2.0), X.sum())
     near(fungrad.jit(fungrad.grad(loss))(2.0), X.sum())
     near(fungrad.jvp(loss, (2.0,), (1.0,))[1], X.sum())

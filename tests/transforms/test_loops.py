@@ -60,10 +60,25 @@ TRANSFORMS = {
     "checkpoint": fungrad.checkpoint,
 }
 WORDS = [(name,) for name in TRANSFORMS] + [
-    ("jit", "grad"), ("grad", "jit"), ("vmap", "grad"), ("grad", "vmap"), ("jvp", "grad"), ("grad", "jvp"), ("grad", "grad"),
-    ("jit", "vmap", "grad"), ("jit", "jvp", "grad"), ("vmap", "jit", "grad"), ("jvp", "jvp"), ("checkpoint", "grad"),
-    ("grad", "checkpoint"), ("jit", "grad", "vmap"), ("linearize", "grad"), ("grad", "linearize"), ("vmap", "vmap", "grad"),
-    ("jit", "vmap", "jvp")]
+    ("jit", "grad"),
+    ("grad", "jit"),
+    ("vmap", "grad"),
+    ("grad", "vmap"),
+    ("jvp", "grad"),
+    ("grad", "jvp"),
+    ("grad", "grad"),
+    ("jit", "vmap", "grad"),
+    ("jit", "jvp", "grad"),
+    ("vmap", "jit", "grad"),
+    ("jvp", "jvp"),
+    ("checkpoint", "grad"),
+    ("grad", "checkpoint"),
+    ("jit", "grad", "vmap"),
+    ("linearize", "grad"),
+    ("grad", "linearize"),
+    ("vmap", "vmap", "grad"),
+    ("jit", "vmap", "jvp"),
+]
 
 
 def transformed(f, word):
@@ -88,7 +103,7 @@ def test_reverse(word):
 @pytest.mark.parametrize("length", [0, 1, 2, 3])
 def test_lengths(wrap, length):
     xs = fnp.asarray(XS[:length])
-    f = lambda xs, c: lax.scan(lambda c, x: (c + x, c * x), c, xs)   # noqa: E731
+    f = lambda xs, c: lax.scan(lambda c, x: (c + x, c * x), c, xs)
     end, ys = wrap(f)(xs, fnp.ones(3, "float64"))
     carry, rows = np.ones(3), []
     for x in XS[:length]:
@@ -103,12 +118,14 @@ def test_lengths(wrap, length):
 def test_forwarded_values():
     """Carries that swap, that stay, slices and consts as results, results given twice."""
     k = fnp.asarray([7.0])
-    f = lambda c, x: ((c[1], c[0], c[2]), (x, c[0], c[0], k, c[2]))   # noqa: E731
+    f = lambda c, x: ((c[1], c[0], c[2]), (x, c[0], c[0], k, c[2]))
     args = (fnp.asarray([1.0]), fnp.asarray([2.0]), fnp.asarray([3.0])), fnp.arange(6.0).reshape(3, 2)
     near(fungrad.jit(lambda c, x: lax.scan(f, c, x))(*args), unrolled(f, *args))
     near(lax.scan(f, *args, reverse=True), unrolled(f, *args, reverse=True))
     two = (fnp.asarray([1.0]),) * 2
-    near(lax.scan(lambda c, _: ((c[1], c[0] + c[1]), None), two, None, length=8)[0], (np.asarray([34]), np.asarray([55])))
+    near(
+        lax.scan(lambda c, _: ((c[1], c[0] + c[1]), None), two, None, length=8)[0], (np.asarray([34]), np.asarray([55]))
+    )
 
 
 def test_trees_and_none():
@@ -142,7 +159,7 @@ def test_a_body_with_kernels_of_every_kind():
         return c.at[i].set(c[0]), c[i] + fnp.cumsum(c, 0)[3]
     c, i = fnp.asarray(RNG.standard_normal((40, 8))), fnp.asarray([3, 1, 2, 39])
     near(fungrad.jit(lambda c, i: lax.scan(body, c, i))(c, i), unrolled(body, c, i))
-    loss = lambda scan: lambda c: scan(body, c, i)[1].sum()   # noqa: E731
+    loss = lambda scan: lambda c: scan(body, c, i)[1].sum()
     near(fungrad.jit(fungrad.grad(loss(lax.scan)))(c), fungrad.grad(loss(unrolled))(c))
 
 
@@ -160,8 +177,12 @@ def test_vmap_of_any_operands(size, axis, reverse, mapped):
     got = fungrad.jit(fungrad.vmap(f, in_axes=axes))(*map(fnp.asarray, (c, x, w)))
     for i in range(size):
         one = [a if axis is None else a.take(i, axis) for a, axis in zip((c, x, w), axes, strict=True)]
-        near(fungrad.tree.map(lambda leaf, i=i: leaf[i], got),
-             unrolled(lambda c, x, w=one[2]: (c * w + x, c - x), fnp.asarray(one[0]), fnp.asarray(one[1]), reverse=reverse))
+        near(
+            fungrad.tree.map(lambda leaf, i=i: leaf[i], got),
+            unrolled(
+                lambda c, x, w=one[2]: (c * w + x, c - x), fnp.asarray(one[0]), fnp.asarray(one[1]), reverse=reverse
+            ),
+        )
 
 
 # ---- carries that are Python scalars --------------------------------------------------------------------------------
@@ -241,8 +262,9 @@ def test_checkpoint_of_a_scan_keeps_the_carries_only():
 @pytest.mark.parametrize("wrap", [lambda f: f, fungrad.jit], ids=["plain", "jit"])
 def test_while_loop(wrap):
     def collatz(n):
-        return lax.while_loop(lambda s: s[0] != 1, lambda s: (fnp.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1),
-                              (n, 0))[1]
+        return lax.while_loop(
+            lambda s: s[0] != 1, lambda s: (fnp.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1), (n, 0)
+        )[1]
     want = [0, 1, 7, 2, 5, 8, 16, 3]
     near([wrap(collatz)(fnp.asarray(n)) for n in range(1, 9)], want)
     near(wrap(fungrad.vmap(collatz))(fnp.arange(1, 9)), want)
@@ -258,22 +280,26 @@ def power(x, loop=lax.while_loop, **options):
 @pytest.mark.parametrize("word", [("jvp",), ("jvp", "jvp"), ("jit", "jvp"), ("linearize",), ("vmap", "jvp"),
                                   ("jvp", "vmap"), ("jit", "vmap", "jvp"), ("checkpoint", "jvp")], ids="-".join)
 def test_forward_mode_of_while(word):
-    lane = lambda x: fungrad.vmap(power)(x)   # noqa: E731
+    lane = lambda x: fungrad.vmap(power)(x)
     x = fnp.asarray([0.3, -0.2, 0.9], "float64")
     near(transformed(lane, word)(x), transformed(lambda x: x * fnp.sin(x) ** 6, word)(x))
     near(fungrad.jvp(power, (x[0],), (x[1],)), fungrad.jvp(lambda x: x * fnp.sin(x) ** 6, (x[0],), (x[1],)))
 
 
-@pytest.mark.parametrize("word", [("grad",), ("jit", "grad"), ("vmap", "grad"), ("jvp", "grad"), ("grad", "grad")], ids="-".join)
+@pytest.mark.parametrize(
+    "word", [("grad",), ("jit", "grad"), ("vmap", "grad"), ("jvp", "grad"), ("grad", "grad")], ids="-".join
+)
 def test_reverse_mode_of_a_bounded_while(word):
-    lane = lambda x: fungrad.vmap(lambda x: power(x, max_steps=9))(x)   # noqa: E731
+    lane = lambda x: fungrad.vmap(lambda x: power(x, max_steps=9))(x)
     x = fnp.asarray([0.3, -0.2, 0.9], "float64")
     near(transformed(lane, word)(x), transformed(lambda x: x * fnp.sin(x) ** 6, word)(x))
     near(fungrad.grad(lambda x: power(x, max_steps=9))(x[0]), fungrad.grad(lambda x: x * fnp.sin(x) ** 6)(x[0]))
 
 
 def test_finished_lanes_keep_their_values():
-    f = lambda n: lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] / (n - s[0]).astype("float32")), (0, 1.0))   # noqa: E731
+    f = lambda n: lax.while_loop(
+        lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] / (n - s[0]).astype("float32")), (0, 1.0)
+    )
     near(fungrad.jit(fungrad.vmap(f))(fnp.asarray([0, 1, 3]))[1], [1, 1, 1 / 6], 1e-6)
 
 
@@ -281,15 +307,15 @@ def test_fori_loop():
     near(fungrad.jit(lambda n: lax.fori_loop(2, n, lambda i, s: s + i, 0))(fnp.asarray(6)), 14)
     near(lax.fori_loop(5, 2, lambda i, s: s + 1, 1.0), 1.0)
     table = fnp.asarray(XS)
-    f = lambda t: lax.fori_loop(0, 5, lambda i, s: s * 0.5 + fnp.sin(t[i]), fnp.zeros(3, "float64")).sum()   # noqa: E731
+    f = lambda t: lax.fori_loop(0, 5, lambda i, s: s * 0.5 + fnp.sin(t[i]), fnp.zeros(3, "float64")).sum()
     near(fungrad.jit(fungrad.grad(f))(table), np.cos(XS) * 0.5 ** np.arange(4, -1, -1)[:, None])
-    update = lambda t: lax.fori_loop(0, 5, lambda i, s: s.at[i].set(s[i] * t[i].sum()), t)   # noqa: E731
+    update = lambda t: lax.fori_loop(0, 5, lambda i, s: s.at[i].set(s[i] * t[i].sum()), t)
     near(update(table), XS * XS.sum(1, keepdims=True))
     near(fungrad.jit(fungrad.grad(lambda t: update(t).sum()))(table), np.repeat(2 * XS.sum(1, keepdims=True), 3, 1))
 
 
 def test_map():
-    f = lambda x: {"s": fnp.sin(x).sum(), "x": x}   # noqa: E731
+    f = lambda x: {"s": fnp.sin(x).sum(), "x": x}
     xs = fnp.asarray(XS)
     for size in (None, 1, 2, 5, 7):
         got = lax.map(f, xs, batch_size=size)
@@ -300,7 +326,9 @@ def test_map():
 
 def test_linear_transpose_of_a_scan_with_a_counter():
     def f(x):
-        return lax.scan(lambda c, _: ((c[0] + 1, c[1] * 2 + x * c[0]), c[1]), (fnp.asarray(1.0), x * 0), None, length=3)[0][1]
+        return lax.scan(
+            lambda c, _: ((c[0] + 1, c[1] * 2 + x * c[0]), c[1]), (fnp.asarray(1.0), x * 0), None, length=3
+        )[0][1]
     (got,) = fungrad.linear_transpose(f, fnp.ones(2))(fnp.ones(2))
     near(got, np.full(2, 4 + 4 + 3))
 
