@@ -298,7 +298,7 @@ def _known_integer(x: Any) -> int | None:
     """The value of an integer that is known while tracing."""
     if isinstance(x, (int, np.integer)) or (isinstance(x, (np.ndarray, Value)) and not isinstance(x, Tracer)
                                             and x.ndim == 0 and dtypes.is_integer(x.dtype)):
-        return int(x)
+        return int(x)   # type: ignore[arg-type]  # an Array has __int__
     return None
 
 

@@ -8,6 +8,7 @@ import fungrad
 import fungrad.numpy as fnp
 from fungrad import backends
 from fungrad.lower.simplify import simplify
+from fungrad.transforms.linearize import linearize_program
 
 X = np.random.default_rng(0).standard_normal(4)
 HOST = backends.get("null").target()
@@ -97,3 +98,19 @@ def test_keywords_static_arguments_and_decorator():
         return sum(fnp.sin(x) ** k for k in range(n)) * scale
     near(fungrad.grad(lambda x: g(x, 3, scale=2.0))(0.5), 2 * np.cos(0.5) * (1 + 2 * np.sin(0.5)), 1e-6)
     assert fungrad.remat is fungrad.checkpoint
+
+
+def names(program):
+    return {n.primitive.name for n in program.nodes()}
+
+
+def test_what_the_linear_and_the_backward_program_hold():
+    layer = fungrad.checkpoint(lambda x: fnp.sin(fnp.exp(x)), policy=lambda n: n.primitive.name == "exp")
+    x = fnp.ones(3)
+    forward, linear, _ = linearize_program(fungrad.jit(layer).program(x), (True,))
+    assert "checkpoint" in names(forward) and names(linear) == {"input", "checkpoint_linear", "result"}
+    (node,) = [n for n in linear.nodes() if n.primitive.name == "checkpoint_linear"]
+    assert len(node.operands) == 3      # the argument, what the policy saves, the tangent
+    assert "saved" in names(node.param("program"))
+    backward = simplify(fungrad.jit(fungrad.grad(lambda x: layer(x).sum())).program(x), HOST)
+    assert "barrier" in names(backward)

@@ -5,6 +5,7 @@ import pytest
 import fungrad
 import fungrad.numpy as fnp
 from fungrad.errors import RefusedError, ShapeError, TreeError
+from fungrad.transforms.linearize import linearize_program
 
 X = np.random.default_rng(0).standard_normal(5)
 
@@ -182,3 +183,9 @@ def test_errors():
     g.defvjp(lambda x, y: (x * y, None), lambda saved, ct: (ct ** 2, ct))
     with pytest.raises(RefusedError, match="linear"):
         fungrad.jvp(g, (1.0, 2.0), (1.0, 1.0))
+
+
+def test_the_linear_program_holds_the_backward_rule():
+    program = fungrad.jit(vjp_sin()).program(x64())
+    _, linear, _ = linearize_program(program, (True,))
+    assert {n.primitive.name for n in linear.nodes()} == {"input", "custom_linear", "result"}
