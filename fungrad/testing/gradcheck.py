@@ -29,7 +29,7 @@ def check_grads(f: Function, args: Sequence[Any], order: int = 1, modes: Sequenc
     """Check the derivatives of `f` at `args` (pytrees of arrays) along several random directions.
 
     fwd: jvp agrees with finite differences (central, extrapolated from two steps after Richardson, so that the error is
-    of the fourth order in `eps`). rev: <w, jvp(v)> = <vjp(w), v>. lin: linearize and its linear function agree with jvp.
+    of the fourth order in `eps`). rev: <w, jvp(v)> = <vjp(w), v>. lin: linearize's linear function agrees with jvp.
     order 2 checks in the same way the derivatives of jvp and of vjp, and so on. Floats are differentiated, other leaves
     stay as they are. Raises AssertionError; ValueError for unknown modes.
     """
@@ -50,10 +50,12 @@ class _Flat:
         floating = [dtypes.is_float(array.dtype) for array in arrays]
         self.point = [array for array, flag in zip(arrays, floating, strict=True) if flag]
 
+        asarray = OPERATORS["asarray"]
+
         def function(*values: Any) -> list[Any]:
             given = iter(values)
-            whole = [next(given) if flag else leaf for leaf, flag in zip(leaves, floating, strict=True)]
-            results = [OPERATORS["asarray"](leaf) for leaf in tree.leaves(f(*tree.unflatten(structure, whole)))]
+            whole = [asarray(next(given)) if flag else leaf for leaf, flag in zip(leaves, floating, strict=True)]
+            results = [asarray(leaf) for leaf in tree.leaves(f(*tree.unflatten(structure, whole)))]
             return [result for result in results if dtypes.is_float(result.dtype)]
         self.function: Function = function
 
@@ -169,13 +171,15 @@ def _compare(given: Sequence[np.ndarray], expected: Sequence[np.ndarray], rtol: 
 
 # ---- vmap and jit ---------------------------------------------------------------------------------------------------
 
-def check_vmap(f: Function, args: Sequence[Any], in_axes: Any = 0, out_axes: Any = 0, rtol: float | None = None) -> None:
-    """vmap(f, in_axes, out_axes) is the stack of f's results for the slices of `args` (arrays, with the mapped axes)."""
+def check_vmap(f: Function, args: Sequence[Any], in_axes: Any = 0, out_axes: Any = 0,
+               rtol: float | None = None) -> None:
+    """vmap(f, in_axes, out_axes) is the stack of f's results for the slices of `args` (arrays with mapped axes)."""
     arrays = [np.asarray(arg) for arg in args]
     axes = [in_axes] * len(arrays) if isinstance(in_axes, int) or in_axes is None else list(in_axes)
     size = next(array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None)
     batched = _arrays(vmap(f, in_axes=tuple(axes), out_axes=out_axes)(*arrays))
-    rows = [_arrays(f(*[array if axis is None else np.asarray(array.take(i, axis))
+    asarray = OPERATORS["asarray"]
+    rows = [_arrays(f(*[asarray(array if axis is None else array.take(i, axis))
                         for array, axis in zip(arrays, axes, strict=True)])) for i in range(size)]
     for number, result in enumerate(batched):
         expected = [row[number] for row in rows]
@@ -189,6 +193,7 @@ def check_vmap(f: Function, args: Sequence[Any], in_axes: Any = 0, out_axes: Any
 
 def check_jit(f: Function, args: Sequence[Any], rtol: float | None = None) -> None:
     """jit(f) computes what f does, with the same types; a second call of it does not run f's Python code again."""
+    args = tree.tree_map(OPERATORS["asarray"], tuple(args))
     plain = tree.leaves(f(*args))
     runs = []
 

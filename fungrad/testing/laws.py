@@ -1,9 +1,9 @@
 """The laws of the transforms, for any function; and counters for traces, kernels, memory and leaks.
 
 `check_transforms(f, args)` builds every word of up to three of {jit, vmap, jvp, grad}, such as vmap(grad(jit(f))), and
-compares it with the same word in another way of computing: jit is left out, vmap is a loop over slices, jvp is linearize,
-and grad is the transpose of linearize as a program, or for small arguments forward mode along each unit vector. So a word
-that fails shows transforms that do not commute. A law of single transforms against finite differences is `check_grads`.
+compares it with the same word in another way of computing: jit is left out, vmap is a loop over slices, jvp is
+linearize, and grad for small arguments is forward mode along each unit vector. So a word that fails shows transforms
+that do not commute. A law of single transforms against finite differences is `check_grads`.
 """
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ def _apply(name: str, plain: _Case, other: _Case, generator: np.random.Generator
     if name == "jvp":
         tangents = tuple(np.asarray(generator.standard_normal(args[n].shape)).astype(args[n].dtype) for n in floats)
         wide = (*args, *tangents)
-        return _Case(_forward(plain.function, floats, jvp), wide), _Case(_forward(other.function, floats, _linearized), wide)
+        return (_Case(_forward(plain.function, floats, jvp), wide),
+                _Case(_forward(other.function, floats, _linearized), wide))
     if not _floats(_arrays(plain.function(*args))):
         return None
     scalar, scalar_other = _weighted(plain.function), _weighted(other.function)
@@ -121,7 +122,7 @@ def _stacked(args: Sequence[np.ndarray], generator: np.random.Generator) -> tupl
         axes[int(generator.integers(len(args)))] = None
     wide = []
     for array, axis in zip(args, axes, strict=True):
-        moved = np.asarray(array * array.dtype.type(0.75)).astype(array.dtype) if dtypes.is_float(array.dtype) else array
+        moved = np.asarray(array * 0.75).astype(array.dtype) if dtypes.is_float(array.dtype) else array
         wide.append(array if axis is None else np.stack([array, moved], axis))
     return tuple(axes), tuple(wide)
 

@@ -9,8 +9,22 @@ import numpy as np
 
 from .. import dtypes
 from ..ir.value import OPERATORS, Value
-from ..ops import bits, contract, convolution, create, cumulative, dynamic, elementwise, index, linear, reduce, samplers
-from ..ops import slicing, sort, window
+from ..ops import (
+    bits,
+    contract,
+    convolution,
+    create,
+    cumulative,
+    dynamic,
+    elementwise,
+    index,
+    linear,
+    reduce,
+    samplers,
+    slicing,
+    sort,
+    window,
+)
 from ..trace import bind
 from ..transforms.jit import jit
 
@@ -529,7 +543,8 @@ def _random(scope: Scope, c: Choices) -> str | None:
     if way == "gamma":
         return f"samplers.random_gamma({counter}, {words[0]}, {alpha}, {bool(c.below(2))})"
     if way == "poisson":
-        return f"samplers.random_poisson({counter}, {words[0]}, {words[1]}, elementwise.mul({alpha}, {c.of((1.0, 20.0))}))"
+        rate = f"elementwise.mul({alpha}, {c.of((1.0, 20.0))})"
+        return f"samplers.random_poisson({counter}, {words[0]}, {words[1]}, {rate})"
     return f"bind(samplers.gamma_derivative_p, {alpha}, elementwise.mul({alpha}, {c.of((0.5, 1.5))}))"
 
 

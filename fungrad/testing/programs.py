@@ -2,10 +2,10 @@
 
 A Recipe is plain data: the inputs' types, steps (the name of an operation with the numbers from which it picks operands
 and parameters) and the outputs. `build` turns one into a Generated program: Python source over `fungrad.ops`, one line
-a step, and the Program that tracing it gives. Whatever the numbers, the result is well typed: a step that does not apply is
-left out, numbers that are missing are 0, and operands are counted from the latest value backwards. So recipes shrink
-well (hypothesis deletes steps and lowers numbers), and a failing program is a few lines of Python that can be pasted
-into a test.
+a step, and the Program that tracing it gives. Whatever the numbers, the result is well typed: a step that does not
+apply is left out, numbers that are missing are 0, and operands are counted from the latest value backwards. So recipes
+shrink well (hypothesis deletes steps and lowers numbers), and a failing program is a few lines of Python that can be
+pasted into a test.
 
     >>> generated = build(random_recipe(3))
     >>> generated.program.input_types == generated.input_types

@@ -1,10 +1,10 @@
 """Every stage of the compiler on the same arrays: which is the first that computes something else than the one before?
 
-`run_stages` interprets a Program as it is, after every pass on Programs, as fused kernels after every pass on those, with
-all kernels as every pass on kernels leaves them (loop trees statement by statement, instruction lists one instruction
-after another), and runs the native Executable. `first_difference` compares each with the one before; `check_stages`
-raises. The passes are those in force (`fungrad.passes(...)`), and interpretation is that of FUNGRAD_VERIFY
-(`runtime/verify.py`), which looks for a difference only after a call gave a wrong result.
+`run_stages` interprets a Program as it is, after every pass on Programs, as fused kernels after every pass on those,
+with all kernels as every pass on kernels leaves them (loop trees statement by statement, instruction lists one
+instruction after another), and runs the native Executable. `first_difference` compares each with the one before;
+`check_stages` raises. The passes are those in force (`fungrad.passes(...)`), and interpretation is that of
+FUNGRAD_VERIFY (`runtime/verify.py`), which looks for a difference only after a call gave a wrong result.
 
 How much two stages may differ is worked out for the program and the arrays at hand (`uncertainty`), so that neither
 ill-conditioned expressions give false alarms nor well-conditioned ones hide errors. Integers must be equal, except
@@ -84,7 +84,7 @@ def _checked_stage(name: str, value: Program | Fused, arrays: Sequence[np.ndarra
         check_fused(value)
         return Stage(name, verify.run_fused(value, arrays), lambda: fused_text(value, {}))
     except VerificationError as error:
-        raise VerificationError(f"after pass {name!r}: {error}\n{value if isinstance(value, Program) else ''}") from error
+        raise VerificationError(f"after pass {name!r}: {error}") from error
 
 
 def _kernel_stages(fused: Fused, passes: Sequence[pipeline.Pass], arrays: Sequence[np.ndarray],

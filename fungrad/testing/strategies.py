@@ -63,12 +63,12 @@ def pytrees(leaves: st.SearchStrategy[Any], max_leaves: int = 6) -> st.SearchStr
     """Nested tuples, lists and dicts (and None) of leaves."""
     return st.recursive(leaves, lambda inner: st.one_of(
         st.tuples(inner), st.tuples(inner, inner), st.lists(inner, max_size=3),
-        st.dictionaries(st.sampled_from(["a", "b", "weights", "bias"]), inner, max_size=3), st.tuples(inner, st.none())),
+        st.dictionaries(st.sampled_from(["a", "b", "weights"]), inner, max_size=3), st.tuples(inner, st.none())),
         max_leaves=max_leaves)
 
 
 def axes_for(shapes: Sequence[Shape]) -> st.SearchStrategy[tuple[int | None, ...]]:
-    """`in_axes` for arguments of these (unmapped) shapes: where to put a mapped axis, or None; at least one is mapped."""
+    """`in_axes` for arguments of these (unmapped) shapes: where to put a mapped axis, or None; not all None."""
     places = [st.one_of(st.integers(0, len(shape)), st.none(), st.integers(-len(shape) - 1, -1)) for shape in shapes]
     return st.tuples(*places).filter(lambda axes: any(axis is not None for axis in axes))
 

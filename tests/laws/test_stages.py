@@ -8,6 +8,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,8 @@ def test_texts_parse_back(generated):
     assert parse_program(program_text(generated.program)) is generated.program
     target = backends.get("cpu").target()
     for launch in fuse(simplify(generated.program, target), target).launches:
-        assert parse_kernel(kernel_text(launch.kernel)) == launch.kernel
+        text = kernel_text(replace(launch.kernel, reasons=()))   # which are comments
+        assert kernel_text(parse_kernel(text)) == text
 
 
 @law(30)
@@ -84,7 +86,8 @@ for seed in range(12):
         digest.update(np.asarray(result).tobytes())
 def large(x, y):
     rows = fungrad.numpy.exp(x - x.max(1, keepdims=True))
-    return rows / rows.sum(1, keepdims=True), x.sum(), x.sum(0), (x @ y).sum(1), fungrad.numpy.sort(x.ravel()), x.cumsum(0)
+    sums = x.sum(), x.sum(0), (x @ y).sum(1), x.cumsum(0)
+    return rows / rows.sum(1, keepdims=True), *sums, fungrad.numpy.sort(x.ravel())
 x = np.random.default_rng(0).standard_normal((600, 501)).astype("float32")
 y = np.random.default_rng(1).standard_normal((501, 64)).astype("float32")
 for result in fungrad.jit(large)(x, y):
