@@ -22,13 +22,21 @@ from ..ir.rewrite import Constant, Pattern, Rewriter, Rule
 from ..ir.target import Target
 from ..ir.types import Literal, Type, literal
 from ..util import toposort
+from .simplify_loops import simplify_loops
 
 P = Pattern
+MOST_ROUNDS = 4
 
 
 def simplify(program: Program, target: Target) -> Program:
     """The program with calls inlined and all rules of `RULES` applied."""
-    return _rewriter(simplify_bodies(inline_calls(program), target))
+    program = _rewriter(simplify_bodies(inline_calls(program), target))
+    for _ in range(MOST_ROUNDS):   # what moves into and out of loops may allow more, on both sides
+        changed = simplify_loops(program)
+        if changed is program:
+            break
+        program = _rewriter(simplify_bodies(changed, target))
+    return program
 
 
 def simplify_bodies(program: Program, target: Target) -> Program:
