@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime": ("ir", "lower", "backends"),
     "runtime.devices": ("ir", "trace", "backends", "runtime"),   # device_put and its kin know traced values
     "transforms": ("ir", "trace", "ops"),
-    "transforms.jit": ("ir", "trace", "ops", "transforms", "runtime"),
+    "transforms.jit": ("ir", "trace", "ops", "transforms", "transforms.lazy", "runtime"),
     "transforms.lazy": ("ir", "trace", "ops", "transforms", "runtime"),
     "lax": FRONT_END,
     "numpy": (*FRONT_END, "lax"),

@@ -145,7 +145,8 @@ def window_of(p: Plan) -> Shape:
 def wrapped(positions: Any, extent: int) -> Value:
     """Positions with negative ones counted from the end, in a type that holds the extent."""
     if isinstance(positions, np.ndarray):
-        moved = np.where(positions < 0, positions + extent, positions) if positions.dtype.kind == "i" else positions
+        wide = _as_int64(positions)
+        moved = np.where(wide < 0, wide + extent, wide) if positions.dtype.kind == "i" else wide
         small = extent < 2**31 and (moved.size == 0 or (int(moved.min()) >= -2**31 and int(moved.max()) < 2**31))
         return from_numpy(moved.astype(np.int32 if small else np.int64)) if moved.ndim else full(
             (), int(moved), dtypes.int32 if small else dtypes.int64)
@@ -153,6 +154,13 @@ def wrapped(positions: Any, extent: int) -> Value:
     if positions.dtype.kind == "u":
         return positions
     return ops.select(ops.lt(positions, 0), ops.add(positions, extent), positions)
+
+
+def _as_int64(positions: np.ndarray) -> np.ndarray:
+    """Positions in a type in which an extent can be added; unsigned ones that it does not hold become its greatest."""
+    if positions.dtype == np.uint64:
+        positions = np.minimum(positions, np.uint64(2**63 - 1))
+    return positions.astype(np.int64)
 
 
 def widened(positions: Value, extent: int) -> Value:
@@ -180,7 +188,8 @@ def _inside(positions: np.ndarray, extent: int) -> bool:
 
 def _taken_modulo(positions: Any, extent: int) -> Value:
     if isinstance(positions, np.ndarray):
-        return wrapped(positions % extent, extent)
+        return wrapped(positions % positions.dtype.type(extent) if positions.dtype == np.uint64 else
+                       _as_int64(positions) % extent, extent)
     positions = widened(positions, extent)
     rest = ops.rem(positions, extent)
     return rest if rest.dtype.kind == "u" else ops.select(ops.lt(rest, 0), ops.add(rest, extent), rest)

@@ -26,6 +26,7 @@ from ..trace import Traced, Tracer, active, thread_state, trace_program
 from ..tree_compiled import Mismatch, builder, flattener
 from .call import call
 from .flat import FlatFunction, argument_names, function_name, is_weak, to_value
+from .lazy import run_pending
 
 _SCALAR_TYPES = {bool: None, int: None, float: None}
 _ARRAYS = frozenset({Array})
@@ -59,6 +60,11 @@ class Entry:
 
 def _runner(executable: Executable, captured: Sequence[Any], out_tree: tree.TreeDef) -> Callable[[list[Array]], Any]:
     call, build = executable.call, builder(out_tree)
+    if executable.donated:
+        def run(leaves: list[Array]) -> Any:
+            run_pending(())   # what waits may read the memory that is given away
+            return build(call([*leaves, *captured]))
+        return run
     if captured:
         return lambda leaves: build(call([*leaves, *captured]))
     return lambda leaves: build(call(leaves))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import fungrad
 import fungrad.numpy as fnp
 from fungrad.ir.types import array_type
 from fungrad.trace import trace_program
@@ -292,3 +293,16 @@ def test_python_protocols():
     same(staged(lambda x: sum(row.sum() for row in x), X), X.sum())
     with pytest.raises(TypeError, match="len"):
         staged(lambda x: x * len(x), np.float32(1))
+
+
+def test_positions_in_types_that_do_not_hold_the_extent():
+    x = np.arange(200.0, dtype=np.float32)
+    y = fnp.asarray(x)
+    for positions in (np.array([-1, 127, -128], np.int8), np.array([3, 255], np.uint8)):
+        np.testing.assert_array_equal(np.asarray(y[positions]), x[np.minimum(positions.astype(int), 199)])
+        np.testing.assert_array_equal(np.asarray(fnp.take(y, positions, mode="wrap")), x[positions.astype(int) % 200])
+        compiled = fungrad.jit(lambda y, i: y[i])(y, positions)
+        np.testing.assert_array_equal(np.asarray(compiled), np.asarray(y[positions]))
+    far = np.array([2**64 - 1, 1], np.uint64)
+    np.testing.assert_array_equal(np.asarray(y[far]), [199, 1])   # clamped, as other positions beyond the end
+    np.testing.assert_array_equal(np.asarray(y.at[far].set(7.0))[:2], [0, 7])
