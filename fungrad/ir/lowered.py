@@ -13,8 +13,8 @@ class MemoryPlan:
     """Where the temporaries of a program lie in one arena.
 
     offsets: byte offset of each slot in the arena, or None for inputs and outputs. donated: pairs (output number, input
-    number): the output takes over the donated input's memory. nested: for every loop or choice among the launches, in order,
-    where in the arena that of its bodies lies, and the bodies' plans.
+    number): the output takes over the donated input's memory. nested: for every loop or choice among the launches,
+    in order, where in the arena that of its bodies lies, and the bodies' plans.
     """
     arena_bytes: int
     offsets: tuple[int | None, ...]
@@ -24,7 +24,9 @@ class MemoryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A program ready to be rendered. `code[i]` is the code of `fused.kernel_launches()[i]`; equal kernels share one."""
+    """A program ready to be rendered. `code[i]` is the code of `fused.kernel_launches()[i]`; equal kernels share
+    one.
+    """
     program: Program
     fused: Fused
     code: tuple[InstructionList, ...]

@@ -4,6 +4,9 @@
 - A carry that stays what it is becomes a const; its result is its first value.
 - Constants move into the body; xs that are the same in every iteration become consts.
 - What an iteration computes from consts alone is computed once, before the loop.
+- The product of a slice of xs with a const is one product of all of xs, before the loop. A sum of products in a carry
+  that nothing else reads is one product over all iterations, after the loop. One large product is faster than many
+  small ones, and the carry need not be read and written each time. (The terms of the sum are added in another order.)
 """
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..ir.primitive import PRIMITIVES
 from ..ir.program import (
     INPUT,
     RESULT,
@@ -25,6 +29,10 @@ from ..ir.program import (
 from ..ir.types import Type
 from ..util import toposort
 
+MOST_STACKED = 64 << 20    # bytes that a product outside the loop may keep for it
+LEAST_ROUNDS = 4
+LEAST_PRODUCT = 4096       # multiplications of one iteration's product that is worth it
+MOST_GROWTH = 4            # how much larger than a slice its product may be
 _CHEAP = frozenset({"movement", "creation"})
 
 
@@ -58,7 +66,7 @@ class _Value:
 
 @dataclass(slots=True)
 class _Body:
-    """A body under construction. Its inputs are numbered when it is finished; until then they have numbers of their own."""
+    """A body under construction. Its inputs are numbered when it is finished, and have numbers of their own before."""
     consts: list[_Value] = field(default_factory=list)
     carry: list[_Value] = field(default_factory=list)
     xs: list[_Value] = field(default_factory=list)
@@ -96,7 +104,7 @@ class _Scan:
         self.operands = operands
 
     def results(self, used: set[int]) -> tuple[Node, ...]:
-        """The results of the simplified scan, by their old numbers (those that nothing reads are whatever they were)."""
+        """The results of the simplified scan, by their old numbers (one that nothing reads is whatever it was)."""
         program, first = self.program, self.consts + self.carry
         kept = self._kept(used)
         stays = [j for j in range(self.carry) if program.outputs[j] is program.inputs[self.consts + j]]
@@ -113,8 +121,17 @@ class _Scan:
             given[inside] = body.new(body.carry, self.operands[self.consts + j], inside.type)
         ys = [number for number in range(self.carry, len(program.outputs)) if number in used]
         outputs = substitute([program.outputs[number] for number in (*moving, *ys)], given)
-        outputs = _hoisted(body, outputs)
-        found = self._finished(body, outputs, len(moving))
+        outputs = _hoisted(body, self._products_before(body, outputs))
+        sums = self._sums_after(body, outputs, len(moving))
+        left = [n for n in range(len(moving)) if n not in sums]
+        stacked = list(dict.fromkeys(source for s in sums.values() for source in s.sources if s.stacks(source, body)))
+        kept_outputs = [outputs[n] for n in left] + outputs[len(moving):] + stacked
+        body.carry = [body.carry[n] for n in left]
+        found = self._finished(body, kept_outputs, len(left))
+        rest = len(kept_outputs) - len(stacked)
+        whole = {value.inside: value.operand for value in body.xs} | dict(zip(stacked, found[rest:], strict=True))
+        in_order = {n: found[i] for i, n in enumerate(left)} | {n: s.outside(whole) for n, s in sums.items()}
+        found = [in_order[n] for n in range(len(moving))] + found[len(left):rest]
         results: list[Node] = [result_node(self.node, number) for number in range(len(program.outputs))]
         for j in stays:
             results[j] = self.operands[self.consts + j]
@@ -149,6 +166,57 @@ class _Scan:
             return self._const(body, apply(operand.primitive, (source,), {"shape": type.shape, "axes": axes}))
         return body.new(body.xs, operand, type)
 
+    def _products_before(self, body: _Body, outputs: list[Node]) -> list[Node]:
+        """The outputs with products of a slice of xs and a const as slices of one product."""
+        if self.length < LEAST_ROUNDS:
+            return outputs
+        slices = {value.inside: value.operand for value in body.xs}
+        consts = {value.inside: value.operand for value in body.consts}
+        given: dict[Node, Node] = {}
+        for n in toposort(outputs, lambda n: n.operands):
+            if not _is_product(n):
+                continue
+            x, w = n.operands
+            (of_x, of_w), _ = n.param("dimension_numbers")
+            swapped = w in slices and x in consts
+            if swapped:
+                x, w, of_x, of_w = w, x, of_w, of_x
+            if x not in slices or w not in consts or n.type.size > MOST_GROWTH * x.type.size \
+                    or self.length * n.type.nbytes > MOST_STACKED:
+                continue
+            numbers = ((tuple([a + 1 for a in of_x]), of_w), ((), ()))
+            product = apply(n.primitive, (slices[x], consts[w]), {**dict(n.params), "dimension_numbers": numbers})
+            free_x, free_w = x.type.rank - len(of_x), w.type.rank - len(of_w)
+            inside = body.new(body.xs, product, product.type.with_shape(product.type.shape[1:]))
+            if swapped and free_x and free_w:
+                order = (*range(free_x, free_x + free_w), *range(free_x))
+                inside = apply(PRIMITIVES["transpose"], (inside,), {"permutation": order})
+            given[n] = inside
+        return substitute(outputs, given) if given else outputs
+
+    def _sums_after(self, body: _Body, outputs: list[Node], carry: int) -> dict[int, _Sum]:
+        """The carries (by their places among the outputs) that only sum up products, and how to do that afterwards."""
+        found: dict[int, _Sum] = {}
+        if self.length < LEAST_ROUNDS:
+            return found
+        varying = _varying(body, outputs)
+        for place, value in enumerate(body.carry[:carry]):
+            summed = _summed(outputs[place], value.inside)
+            if summed is None:
+                continue
+            others = [output for i, output in enumerate(outputs) if i != place]
+            product = summed
+            while "movement" in product.primitive.traits and len(product.operands) == 1:
+                product = product.operands[0]
+            if not _is_product(product) or value.inside in toposort([summed, *others], lambda n: n.operands) \
+                    or not all(operand in varying for operand in product.operands):
+                continue
+            entry = _Sum(value.operand, summed, product)
+            new = [source.type.nbytes for source in entry.sources if entry.stacks(source, body)]
+            if sum(new) < 2 * value.inside.type.nbytes and self.length * sum(new) <= MOST_STACKED:
+                found[place] = entry
+        return found
+
     def _finished(self, body: _Body, outputs: list[Node], carry: int) -> list[Node]:
         """The nodes of the results of the new scan."""
         if not outputs:
@@ -164,6 +232,63 @@ class _Scan:
                   "reverse": self.node.param("reverse")}
         made = apply(self.node.primitive, operands, params)
         return [result_node(made, number) for number in range(len(outputs))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A carry that starts as `first` and to which every iteration adds `summed`, a product or one with its axes
+    moved.
+    """
+    first: Node
+    summed: Node
+    product: Node
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        return self.product.operands
+
+    def stacks(self, source: Node, body: _Body) -> bool:
+        """Whether an operand of the product has to be stacked by the loop."""
+        return all(value.inside is not source for value in body.xs)
+
+    def outside(self, whole: dict[Node, Node]) -> Node:
+        """The sum over all iterations, from the operands of all of them."""
+        (left, right), _ = self.product.param("dimension_numbers")
+        numbers = (((0, *[a + 1 for a in left]), (0, *[a + 1 for a in right])), ((), ()))
+        operands = tuple([whole[source] for source in self.sources])
+        product = apply(self.product.primitive, operands, {**dict(self.product.params), "dimension_numbers": numbers})
+        (moved,) = substitute([self.summed], {self.product: product})
+        return apply(PRIMITIVES["add"], (self.first, moved), {})
+
+
+def _summed(output: Node, before: Node) -> Node | None:
+    """What an iteration adds to a carry; None if it does something else."""
+    if output.primitive.name != "add" or before not in output.operands:
+        return None
+    first, second = output.operands
+    return second if first is before else first
+
+
+def _is_product(n: Node) -> bool:
+    """A matrix product without batch dimensions, of some size."""
+    if n.primitive.name != "dot_general":
+        return False
+    (left, _), (batch, _) = n.param("dimension_numbers")
+    if batch:
+        return False
+    contracted = 1
+    for a in left:
+        contracted *= n.operands[0].type.shape[a]
+    return contracted * n.type.size >= LEAST_PRODUCT
+
+
+def _varying(body: _Body, outputs: list[Node]) -> set[Node]:
+    """The nodes that differ between iterations."""
+    found = {value.inside for value in (*body.carry, *body.xs)}
+    for n in toposort(outputs, lambda n: n.operands):
+        if any(operand in found for operand in n.operands):
+            found.add(n)
+    return found
 
 
 def _hoisted(body: _Body, outputs: list[Node]) -> list[Node]:
@@ -198,5 +323,5 @@ def _is_constant(n: Node) -> bool:
 
 
 def _grows(n: Node) -> bool:
-    """Whether a value is larger than what it is computed from, so that it would rather be computed in each iteration."""
+    """Whether a value is larger than what it is computed from, and so better computed in each iteration."""
     return n.type.size > max([operand.type.size for operand in n.operands if not _is_constant(operand)], default=0)

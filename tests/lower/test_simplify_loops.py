@@ -95,3 +95,37 @@ def test_simplifying_twice_changes_nothing():
     f = lambda x, w: lax.scan(lambda s, x: (s * fnp.exp(w) + x, (s, x, w)), x[0], x)
     program = simplified(f, array(5, 3), array(3))
     assert simplify(program, TARGET) is program
+
+
+def test_a_product_of_slices_with_a_const_is_one_product():
+    for product in (lambda w, x: x @ w, lambda w, x: lax.dot_general(w, x, (((0,), (1,)), ((), ())))):
+        step = lambda s, x, w, product=product: fnp.tanh(s + (product(w, x) ** 2)[1, 2])
+        f = lambda x, w, step=step: lax.scan(lambda s, x: (step(s, x, w), None), x[0, 0, 0], x)[0]
+        program = simplified(f, array(6, 20, 30), array(30, 10))
+        (scan,) = scans(program)
+        assert "dot_general" in names(program) and "dot_general" not in names(scan.param("program"))
+
+
+def test_a_sum_of_products_is_one_product():
+    def f(s, x, y):
+        def step(c, xy):
+            x, y = xy
+            h = fnp.tanh(c[1] + x)
+            return (c[0] + (h.T @ y).T, h), h.sum()
+        return lax.scan(step, (s, x[0]), (x, y), reverse=True)
+    program = simplified(f, array(35, 10), array(6, 20, 10), array(6, 20, 35))
+    (scan,) = scans(program)
+    assert scan.param("carry") == 1 and "dot_general" not in names(scan.param("program"))
+    read = lambda s, x, y: lax.scan(lambda c, xy: (c + xy[1].T @ xy[0], c.sum()), s, (x, y))   # the sum is read
+    (scan,) = scans(simplified(read, array(15, 10), array(6, 20, 10), array(6, 20, 15)))
+    assert scan.param("carry") == 1
+
+
+def test_gradients_of_weights_are_one_product_each():
+    def loss(w, u, xs):
+        cell = lambda h, x: (fnp.tanh(x @ w + h @ u), None)
+        return (lax.scan(cell, fnp.zeros((16, 32)), xs)[0] ** 2).sum()
+    program = simplified(fungrad.grad(loss, (0, 1)), array(24, 32) * 0.1, array(32, 32) * 0.1, array(8, 16, 24))
+    backward = scans(program)[-1]
+    assert names(backward.param("program")).count("dot_general") == 1
+    assert names(program).count("dot_general") == 3
