@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from .. import backends, config
 from ..backends.base import Backend
 from ..errors import CompilationError
-from ..ir.kernel import Fused
+from ..ir.kernel import Control, Fused
 from ..ir.lowered import Lowered, MemoryPlan
 from ..ir.program import Program
 from ..lower import pipeline
@@ -177,8 +177,13 @@ def profiled(executable: Executable) -> Callable[[Sequence[Array]], list[Array]]
     def call(arrays: Sequence[Array]) -> list[Array]:
         times = executable.profile(arrays)
         log(f"{executable.name or 'program'}: {sum(times) * 1e6:.1f} us in {len(times)} launches")
-        for code, seconds in zip(executable.lowered.code, times):
+        code_of = dict(zip(executable.lowered.fused.kernel_launches(), executable.lowered.code, strict=True))
+        for launch, seconds in zip(executable.lowered.fused.launches, times):
             rate = max(seconds, 1e-9) * 1e9
+            if isinstance(launch, Control):
+                log(f"  {launch.kind:40} {seconds * 1e6:10.1f} us")
+                continue
+            code = code_of[launch]
             log(f"  {code.name:40} {seconds * 1e6:10.1f} us {code.flops / rate:8.1f} GFLOP/s "
                 f"{code.bytes / rate:8.1f} GB/s")
         return inner(arrays)
