@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fungrad.ir import primitive
+
 ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -28,6 +30,15 @@ def test_doctests_of_modules(module: str) -> None:
 
 
 def test_doctests_of_pages() -> None:
+    before = dict(primitive.PRIMITIVES)
+    try:
+        run_pages()
+    finally:   # a page may declare operations
+        for name in set(primitive.PRIMITIVES) - set(before):
+            del primitive.PRIMITIVES[name]
+
+
+def run_pages() -> None:
     for page in PAGES:
         result = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS, encoding="utf-8")
         assert not result.failed, page

@@ -60,7 +60,7 @@ def plan(shape: Shape, index: Any, lenient: bool = False) -> Plan:
 
     lenient: an integer that is out of bounds becomes an array of positions, for modes that say what it means.
     """
-    items = _expanded(shape, list(index) if isinstance(index, tuple) else [index])
+    items, gap = _expanded(shape, list(index) if isinstance(index, tuple) else [index])
     parts: list[Part] = []
     extended = list(shape)
     axis = 0
@@ -79,7 +79,7 @@ def plan(shape: Shape, index: Any, lenient: bool = False) -> Plan:
             part = Part("array", axis, positions=item)
         parts.append(part)
         axis += 1
-    return _placed(tuple(extended), tuple(parts))
+    return _placed(tuple(extended), tuple(parts), gap)
 
 
 class _ScalarBool:
@@ -91,8 +91,8 @@ class _ScalarBool:
         self.value = value
 
 
-def _placed(shape: Shape, parts: tuple[Part, ...]) -> Plan:
-    """The plan with the place and shape of the arrays' axes in the result."""
+def _placed(shape: Shape, parts: tuple[Part, ...], gap: int | None) -> Plan:
+    """The plan with the place and shape of the arrays' axes in the result. gap: the part before which a `...` stands."""
     arrays = tuple(part for part in parts if part.kind == "array")
     rows = broadcast_shape("indexing", *[part.positions.shape for part in arrays]) if arrays else ()
     result: list[int] = []
@@ -101,6 +101,8 @@ def _placed(shape: Shape, parts: tuple[Part, ...]) -> Plan:
     kept = 0
     advanced = [number for number, part in enumerate(parts) if part.kind in ("array", "integer")] if rows else []
     neighbours = not advanced or advanced[-1] - advanced[0] == len(advanced) - 1
+    if advanced and gap is not None and advanced[0] < gap <= advanced[-1]:
+        neighbours = False   # NumPy: an Ellipsis separates even where it stands for no axis
     for number, part in enumerate(parts):
         if advanced and number == advanced[0]:
             at, first = (len(result), kept) if neighbours else (0, 0)
@@ -116,8 +118,11 @@ def _placed(shape: Shape, parts: tuple[Part, ...]) -> Plan:
 
 # ---- reading the entries --------------------------------------------------------------------------------------------
 
-def _expanded(shape: Shape, items: list[Any]) -> list[Any]:
-    """The entries one for each axis: bool arrays as positions, the Ellipsis as slices, trailing slices added."""
+def _expanded(shape: Shape, items: list[Any]) -> tuple[list[Any], int | None]:
+    """The entries one for each axis: bool arrays as positions, the Ellipsis as slices, trailing slices added.
+
+    Answers with them where the Ellipsis stood, as a number of entries before it (None: there was none).
+    """
     entries = [entry for item in items for entry in _entry(item)]
     used = sum(entry is not None and entry is not Ellipsis and not isinstance(entry, _ScalarBool) for entry in entries)
     used += sum(entry.axes - 1 for entry in entries if isinstance(entry, _Mask))
@@ -130,9 +135,11 @@ def _expanded(shape: Shape, items: list[Any]) -> list[Any]:
     if not ellipses:
         entries.append(Ellipsis)
     result: list[Any] = []
+    gap: int | None = None
     axis = 0
     for entry in entries:
         if entry is Ellipsis:
+            gap = len(result) if ellipses else None
             result.extend([slice(None)] * missing)
             axis += missing
         elif isinstance(entry, _Mask):
@@ -141,7 +148,7 @@ def _expanded(shape: Shape, items: list[Any]) -> list[Any]:
         else:
             result.append(entry)
             axis += entry is not None and not isinstance(entry, _ScalarBool)
-    return result
+    return result, gap
 
 
 class _Mask:

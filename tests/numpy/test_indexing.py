@@ -237,6 +237,12 @@ def expressions(draw) -> tuple[np.ndarray, Any]:
     return np.arange(np.prod(shape), dtype="f").reshape(shape), tuple(entries)
 
 
+def test_an_empty_ellipsis_separates_arrays() -> None:
+    x = np.arange(6.0, dtype="float32").reshape(2, 3)
+    for index in ((None, 0, ..., np.array([0, 1])), (None, 0, ..., np.array([False, True, True])), (0, ..., [1, 2])):
+        same(fnp.array(x)[index], x[index])
+
+
 @given(expressions())
 @settings(max_examples=200)
 def test_random_indices(case):
