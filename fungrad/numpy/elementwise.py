@@ -557,7 +557,7 @@ def gcd(x1: Any, x2: Any) -> Value:
     for _ in range(int(bits * 1.4405) + 2):      # Fibonacci numbers are the worst case
         done = ops.eq(y, 0)
         x, y = ops.select(done, x, y), ops.select(done, y, ops.rem(x, ops.select(done, full_like(y, 1), y)))
-    return x
+    return absolute(x)   # the least integer stays negative until here
 
 
 def lcm(x1: Any, x2: Any) -> Value:

@@ -131,6 +131,10 @@ class Scope:
         names = [name for name in reversed(self.names) if kind(self.values[name])]
         return None if not names else names[0] if c.below(2) == 0 else c.of(names)
 
+    def any(self, c: Choices) -> str:
+        """The name of some value."""
+        return self.pick(c) or self.names[0]
+
 
 def _float(x: Any) -> bool:
     return dtypes.is_float(x.dtype)
@@ -179,13 +183,13 @@ def _fit(scope: Scope, name: str, shape: tuple[int, ...], dtype: np.dtype) -> st
 
 def _fitted(scope: Scope, c: Choices, x: Any, dtype: np.dtype | None = None) -> str:
     """Some value, fitted to another one's shape (and type, unless another is given)."""
-    return _fit(scope, scope.pick(c) or scope.names[0], x.shape, x.dtype if dtype is None else dtype)
+    return _fit(scope, scope.any(c), x.shape, x.dtype if dtype is None else dtype)
 
 
 # ---- elementwise ----------------------------------------------------------------------------------------------------
 
 def _unary(scope: Scope, c: Choices) -> str | None:
-    name = scope.pick(c)
+    name = scope.any(c)
     x = scope.values[name]
     if _float(x):
         function = c.of(_FLOAT_UNARY)
@@ -195,7 +199,7 @@ def _unary(scope: Scope, c: Choices) -> str | None:
 
 
 def _binary(scope: Scope, c: Choices) -> str | None:
-    name = scope.pick(c)
+    name = scope.any(c)
     x = scope.values[name]
     y = _fitted(scope, c, x)
     if not _number(x):
@@ -225,12 +229,12 @@ def _with_scalar(scope: Scope, c: Choices) -> str | None:
 
 
 def _compare(scope: Scope, c: Choices) -> str | None:
-    name = scope.pick(c)
+    name = scope.any(c)
     return f"elementwise.{c.of(_COMPARISONS)}({name}, {_fitted(scope, c, scope.values[name])})"
 
 
 def _select(scope: Scope, c: Choices) -> str | None:
-    name = scope.pick(c)
+    name = scope.any(c)
     x = scope.values[name]
     mask = scope.pick(c, lambda v: v.dtype == np.dtype(bool))
     y = _fitted(scope, c, x) if c.below(2) else f"create.full_like({name}, {c.of((0, 1))})"
@@ -251,7 +255,7 @@ def _product_by_mask(scope: Scope, c: Choices) -> str | None:
 
 
 def _cast(scope: Scope, c: Choices) -> str | None:
-    name = scope.pick(c)
+    name = scope.any(c)
     x = scope.values[name]
     if c.below(4) == 0:
         same = {1: ("int8", "uint8"), 2: ("int16", "uint16", "float16", "bfloat16"), 4: ("int32", "uint32", "float32"),
@@ -266,7 +270,7 @@ def _cast(scope: Scope, c: Choices) -> str | None:
 # ---- movement -------------------------------------------------------------------------------------------------------
 
 def _reshape(scope: Scope, c: Choices) -> str | None:
-    name = scope.pick(c)
+    name = scope.any(c)
     x = scope.values[name]
     shape = list(x.shape)
     if c.below(2) and x.size:
@@ -286,7 +290,7 @@ def _transpose(scope: Scope, c: Choices) -> str | None:
 
 
 def _broadcast(scope: Scope, c: Choices) -> str | None:
-    name = scope.pick(c)
+    name = scope.any(c)
     x = scope.values[name]
     shape, place, axes = list(x.shape), c.below(x.ndim + 1), list(range(x.ndim))
     shape.insert(place, c.between(1, 4))
@@ -337,7 +341,7 @@ def _concatenate(scope: Scope, c: Choices) -> str | None:
 
 
 def _create(scope: Scope, c: Choices) -> str | None:
-    shape = scope.values[scope.pick(c)].shape
+    shape = scope.values[scope.any(c)].shape
     name = c.of([name for name in dtypes.NAMES if name != "bool"])
     if shape and c.below(2):
         return f"create.iota({shape}, {c.below(len(shape))}, dtype('{name}'))"
@@ -418,7 +422,7 @@ def _dot(scope: Scope, c: Choices) -> str | None:
     if first is None:
         return None
     x = scope.values[first]
-    second = scope.pick(c, lambda y: y.dtype == x.dtype)
+    second = scope.pick(c, lambda y: y.dtype == x.dtype) or first
     y = scope.values[second]
     pairs = [(i, j) for i in range(x.ndim) for j in range(y.ndim) if x.shape[i] == y.shape[j]]
     contracted = [c.of(pairs)] if pairs else []
@@ -490,7 +494,7 @@ def _scatter(scope: Scope, c: Choices) -> str | None:
     x = scope.values[name]
     rows = c.between(1, 4)
     numbers = f"IndexNumbers({tuple(range(1, x.ndim))}, (0,), (0,))"
-    updates = _fit(scope, scope.pick(c) or name, (rows, *x.shape[1:]), x.dtype)
+    updates = _fit(scope, scope.any(c), (rows, *x.shape[1:]), x.dtype)
     return (f"index.scatter({name}, {_indices(scope, c, (rows, 1), x.shape[0])}, {updates}, {numbers}, "
             f"'{c.of(('add', 'set', 'max', 'min', 'mul'))}', '{c.of(('drop', 'clip'))}')")
 
@@ -504,7 +508,7 @@ def _dynamic_window(scope: Scope, c: Choices) -> str | None:
     starts = f"[{', '.join(_indices(scope, c, (), extent) for extent in x.shape)}]"
     if c.below(2):
         return f"dynamic.dynamic_slice({name}, {starts}, {sizes})"
-    return f"dynamic.dynamic_update_slice({name}, {_fit(scope, scope.pick(c) or name, sizes, x.dtype)}, {starts})"
+    return f"dynamic.dynamic_update_slice({name}, {_fit(scope, scope.any(c), sizes, x.dtype)}, {starts})"
 
 
 def _sort(scope: Scope, c: Choices) -> str | None:
@@ -518,7 +522,7 @@ def _sort(scope: Scope, c: Choices) -> str | None:
         return f"sort.sort([{name}], {axis}, 1, {not _float(x) or bool(c.below(2))})"
     if way in ("payload", "two"):
         keys = 1 if way == "payload" else 2
-        return f"sort.sort([{name}, {_fitted(scope, c, x, scope.values[scope.pick(c)].dtype)}], {axis}, {keys}, True)"
+        return f"sort.sort([{name}, {_fitted(scope, c, x, scope.values[scope.any(c)].dtype)}], {axis}, {keys}, True)"
     if way == "argsort":
         return f"sort.argsort({name}, {axis}, True, {bool(c.below(2))})"
     if way == "top_k":
@@ -528,7 +532,7 @@ def _sort(scope: Scope, c: Choices) -> str | None:
 
 
 def _random(scope: Scope, c: Choices) -> str | None:
-    name = scope.pick(c)
+    name = scope.any(c)
     x = scope.values[name]
     word = np.dtype("uint32")
     words = [_fitted(scope, c, x, word) for _ in range(2)]

@@ -221,3 +221,11 @@ def test_values_with_numpy_arrays_and_scalars():
     assert (np.float64(2) * x).dtype == np.float32     # a float64 scalar is a Python float
     assert (np.ones(3) * x).dtype == np.float64
     assert np.asarray(x).sum() == 3
+
+
+def test_gcd_and_lcm_of_the_least_integer_are_not_negative():
+    least = np.array([-2**31, -2**31, 6, -2**31], np.int32)
+    other = np.array([6, 7, -2**31, 0], np.int32)
+    assert np.asarray(fnp.gcd(least, other)).tolist()[:3] == [2, 1, 2]
+    small, even = np.array([-128, 12], np.int8), np.array([96, -18], np.int8)
+    assert np.asarray(fnp.gcd(small, even)).tolist() == np.gcd(small.astype(int), even.astype(int)).tolist()
