@@ -74,7 +74,6 @@ def _runner(executable: Executable, captured: Sequence[Any], out_tree: tree.Tree
 class Statistics:
     """Counts for tests and `fungrad.why`."""
     traces: int = 0
-    calls: int = 0
     history: list[Signature] = field(default_factory=list)
     locations: list[str] = field(default_factory=list)
 
@@ -141,6 +140,7 @@ class Jitted:
     def _compile(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any],
                  structure: tree.TreeDef, static: tuple[Any, ...], has_keywords: bool) -> Entry:
         entry = self._trace(args, kwargs, leaves, structure, static, has_keywords)
+        self._record(entry)
         executable = compile_program(entry.traced.program, self._device, frozenset(entry.donated),
                                      function_name(self._function), entry.location)
         entry.run = _runner(executable, entry.traced.captured, entry.out_tree)
@@ -160,13 +160,16 @@ class Jitted:
             dynamic, keywords = given if has_keywords else (given, {})
             return self._function(*self._merge_static(dynamic, static, count), **keywords, **dict(_named(static)))
         flat = FlatFunction(with_static, structure, function_name(self._function))
-        self.statistics.traces += 1
         traced = trace_program(flat, types, weak)
         signature = Signature(structure, types, weak, static, config.trace_context())
-        self.statistics.history.append(signature)
-        self.statistics.locations.append(location)
         donated = self._donated_leaves(args, kwargs) if self._donate_argnums or self._donate_argnames else ()
         return Entry(signature, traced, flat.result_tree, donated=donated, location=location)
+
+    def _record(self, entry: Entry) -> None:
+        """Count a trace that a call needed; looking inside (`trace`, `fungrad.show`) is no call."""
+        self.statistics.traces += 1
+        self.statistics.history.append(entry.signature)
+        self.statistics.locations.append(entry.location)
 
     def _call_traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Inside another transform: one `call` operation."""
@@ -182,6 +185,7 @@ class Jitted:
             raise
         if entry is None:
             entry = self._trace(args, kwargs, leaves, structure, static, bool(keywords))
+            self._record(entry)
             if not any(isinstance(value, Tracer) for value in entry.traced.captured):
                 self._entries[key] = entry   # closed-over tracers belong to this one trace
         results = call(entry.traced.program, [*values, *entry.traced.captured], function_name(self._function))
@@ -309,6 +313,32 @@ def _parameter_names(function: Callable[..., Any], numbers: tuple[int, ...]) -> 
     return tuple(parameters[n].name for n in numbers if -len(parameters) <= n < len(parameters))
 
 
+def _check_arguments(function: Callable[..., Any], numbers: dict[str, tuple[int, ...]],
+                     names: dict[str, tuple[str, ...]]) -> None:
+    """ValueError where static or donated arguments are named that the function does not take: a misspelt name would
+    otherwise be traced in silence. A function whose signature is not known may take any."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return
+    kinds = {parameter.kind for parameter in parameters}
+    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    keywords = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    where = f"jit of {function_name(function)}"
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        for option, given in numbers.items():
+            for number in given:
+                if not -len(positional) <= number < len(positional):
+                    raise ValueError(f"{where}: {option} has {number}, but the function takes {len(positional)} "
+                                     f"positional arguments: {', '.join(positional) or 'none'}")
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        for option, wanted in names.items():
+            for name in wanted:
+                if name not in keywords:
+                    raise ValueError(f"{where}: {option} has {name!r}, but the function takes "
+                                     f"{', '.join(keywords) or 'no named arguments'}")
+
+
 def _numbers(value: int | Sequence[int] | None) -> tuple[int, ...]:
     if value is None:
         return ()
@@ -333,6 +363,8 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence
         donate_argnums, donate_argnames: arguments whose memory the results may take over; they are deleted by the call.
         device: the backend; the default is `config.device`.
         keep_unused, inline: accepted for compatibility; they change nothing.
+    Raises:
+        TypeError: `fun` is not callable. ValueError: it does not take an argument that is named static or donated.
 
     >>> import fungrad
     >>> float(fungrad.jit(lambda x, y: x * y + 1)(2.0, 3.0))
@@ -343,8 +375,12 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence
                                  donate_argnums=donate_argnums, donate_argnames=donate_argnames, device=device)
     if not callable(fun):
         raise TypeError(f"jit needs a function, got {type(fun).__name__}")
-    return Jitted(fun, _numbers(static_argnums), _names(static_argnames), _numbers(donate_argnums),
-                  _names(donate_argnames), device)
+    numbers = {"static_argnums": _numbers(static_argnums), "donate_argnums": _numbers(donate_argnums)}
+    names = {"static_argnames": _names(static_argnames), "donate_argnames": _names(donate_argnames)}
+    if any(numbers.values()) or any(names.values()):
+        _check_arguments(fun, numbers, names)
+    return Jitted(fun, numbers["static_argnums"], names["static_argnames"], numbers["donate_argnums"],
+                  names["donate_argnames"], device)
 
 
 def why(fun: Jitted) -> str:

@@ -1,4 +1,5 @@
 """jit: signatures, static and donated arguments, weak scalars, threads, messages."""
+import io
 import threading
 from dataclasses import dataclass
 
@@ -75,6 +76,21 @@ def test_a_static_argument_given_by_keyword():
     near(f(2.0, n=3), 6.0)
 
 
+def test_static_and_donated_arguments_exist():
+    def f(x, *, n=1):
+        return x * n
+    for options, text in (({"static_argnames": "m"}, "static_argnames has 'm', but the function takes x, n"),
+                          ({"static_argnums": (0, 1)}, "static_argnums has 1, but the function takes 1 positional"),
+                          ({"static_argnums": -2}, "static_argnums has -2"),
+                          ({"donate_argnums": 3}, "donate_argnums has 3"),
+                          ({"donate_argnames": "y"}, "donate_argnames has 'y'")):
+        with pytest.raises(ValueError, match=text):
+            fungrad.jit(f, **options)
+    any_name = fungrad.jit(lambda *args, **options: args[2] + options["n"], static_argnums=2, static_argnames="n")
+    near(any_name(0, 0, 1, n=2), 3)
+    near(fungrad.jit(f, static_argnums=-1)(2), 2)
+
+
 def test_methods():
     class Model:
         def __init__(self, w):
@@ -130,6 +146,16 @@ def test_wrong_arguments_are_named():
         fungrad.jit(lambda x: {"s": "text"})(1.0)
     with pytest.raises(TypeError, match="needs a function"):
         fungrad.jit(3)   # type: ignore[arg-type]  # the mistake under test
+
+
+def test_looking_inside_is_no_trace_that_why_lists():
+    f = fungrad.jit(lambda x: x + 1)
+    f(1.0)
+    f.program(1.0)
+    fungrad.show(f, file=io.StringIO())(2)
+    assert f.statistics.traces == 1 and "\n" not in fungrad.why(f)
+    fungrad.jit(lambda x: f(x))(fnp.ones(2))
+    assert f.statistics.traces == 2
 
 
 def test_why_names_what_changed():
