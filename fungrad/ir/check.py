@@ -17,7 +17,7 @@ from .types import Literal, Type
 
 def check(value: Any) -> Any:
     """Verify a Program, Fused program, Kernel or InstructionList; answer it unchanged."""
-    checkers: dict[type, Callable[[Any], None]] = {
+    checkers: dict[type, Callable[..., None]] = {
         Program: check_program, Fused: check_fused, Kernel: check_kernel, InstructionList: check_instructions}
     if type(value) not in checkers:
         raise TypeError(f"cannot check a {type(value).__name__}")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ..ir.expr import Axis, Buffer, Expr, axis, constant, index_constant, load, operation, select
-from ..ir.kernel import Fused, Kernel, Launch, Nest
+from ..ir.kernel import Control, Fused, Kernel, Launch, Nest
 from ..ir.target import Target
 from ..ir.types import array_type
 from .contraction_analysis import guarded, loads, replace_axes
@@ -29,11 +29,10 @@ WORTH_SPLITTING = 1 << 21  # multiplications
 
 def split_long_contractions(fused: Fused, target: Target) -> Fused:
     """The pass: a launch of a contraction with a long sum and few results becomes two launches."""
-    launches: list[Launch] = []
+    launches: list[Launch | Control] = []
     slots = list(fused.slots)
     for launch in fused.launches:
-        parts = _split(launch.kernel) if isinstance(launch, Launch) else None
-        if parts is None:
+        if isinstance(launch, Control) or (parts := _split(launch.kernel)) is None:
             launches.append(launch)
             continue
         first, second = parts

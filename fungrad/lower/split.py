@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from ..dtypes import accumulation
 from ..ir.expr import Axis, Buffer, Expr, axis, cast, conjunction, index_constant, load, operation, substitute
-from ..ir.kernel import Fused, Kernel, Launch, Nest
+from ..ir.kernel import Control, Fused, Kernel, Launch, Nest
 from ..ir.target import Target
 from ..ir.types import array_type
 from ..util import toposort
@@ -36,11 +36,10 @@ ENOUGH = 32  # points that run in parallel anyhow
 
 def split_reductions(fused: Fused, target: Target) -> Fused:
     """The pass: every launch of a kernel with long reductions becomes several launches."""
-    launches: list[Launch] = []
+    launches: list[Launch | Control] = []
     slots = list(fused.slots)
     for launch in fused.launches:
-        parts = _split(launch.kernel) if isinstance(launch, Launch) else None
-        if parts is None:
+        if isinstance(launch, Control) or (parts := _split(launch.kernel)) is None:
             launches.append(launch)
             continue
         place = dict(zip(launch.kernel.outputs + launch.kernel.inputs, launch.slots, strict=True))

@@ -92,7 +92,7 @@ class _ScalarBool:
 
 
 def _placed(shape: Shape, parts: tuple[Part, ...], gap: int | None) -> Plan:
-    """The plan with the place and shape of the arrays' axes in the result. gap: the part before which a `...` stands."""
+    """The plan with the place and shape of the arrays' axes in the result. gap: the part before which `...` stands."""
     arrays = tuple(part for part in parts if part.kind == "array")
     rows = broadcast_shape("indexing", *[part.positions.shape for part in arrays]) if arrays else ()
     result: list[int] = []
