@@ -421,8 +421,9 @@ class Builder:
         each.
         """
         analysis, found = Analysis(), {}
+        written = {w.target for w in group.writes}   # in this very loop: not to be read before it
         for e in toposort([w.value for w in group.writes], lambda e: e.operands):
-            if e.op != "load" or e.operands[-1] is not TRUE:
+            if e.op != "load" or e.operands[-1] is not TRUE or e.attribute in written:
                 continue
             form = offset_form(analysis, e.operands[:-1], e.attribute.type.shape)
             simple = all(atom.op == "axis" or not {vector, tile} & analysis.axes(atom) for atom, _ in form.terms)
