@@ -14,7 +14,6 @@ import struct
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
 from weakref import WeakValueDictionary
 
 from ..ir.instructions import InstructionList

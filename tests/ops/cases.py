@@ -9,8 +9,9 @@ import numpy as np
 
 from fungrad.dtypes import ALL, FLOATS, INTEGERS, is_float
 from fungrad.ir.types import array_type, literal
-# noqa: F401  (declare their primitives)
 from fungrad.ops import create, cumulative, elementwise, linear, reduce, slicing, window
+
+FAMILIES = (create, cumulative, elementwise, linear, reduce, slicing, window)   # importing them declares their primitives
 
 NUMBERS = (*INTEGERS, *FLOATS)
 BITS = tuple(dtype for dtype in ALL if not is_float(dtype))
