@@ -11,7 +11,7 @@ from fungrad.dtypes import ALL, FLOATS, INTEGERS, is_float
 from fungrad.ir.types import array_type, literal
 from fungrad.ops import create, cumulative, elementwise, linear, reduce, slicing, window
 
-FAMILIES = (create, cumulative, elementwise, linear, reduce, slicing, window)   # importing them declares their primitives
+FAMILIES = (create, cumulative, elementwise, linear, reduce, slicing, window)   # imported for their declarations
 
 NUMBERS = (*INTEGERS, *FLOATS)
 BITS = tuple(dtype for dtype in ALL if not is_float(dtype))
