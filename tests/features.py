@@ -18,6 +18,8 @@ NAMES = Path(__file__).parent / "data" / "jax_names.json"
 # Where a JAX module's names are looked for.
 MODULES = {"jax": "fungrad", "jax.Array": "fungrad.Array", "jax.tree_util": "fungrad.tree",
            "jax.test_util": "fungrad.testing"}
+# `fungrad.Array` is what annotations and isinstance mean, tracers too; what needs a value is its subclass's.
+CONCRETE = {"fungrad.Array": "fungrad.runtime.array.Array"}
 
 # Names that mean nothing here: JAX's own machinery, or a thing that fungrad does otherwise (with the reason).
 NOT_MEANT = {
@@ -58,7 +60,14 @@ def own_path(module: str) -> str:
 
 def present(module: str, names: list[str]) -> list[str]:
     """Those of JAX's names in `module` that fungrad has."""
-    return [name for name in names if resolve(f"{own_path(module)}.{name}") is not None]
+    path = CONCRETE.get(own_path(module), own_path(module))
+    found = {name: resolve(f"{path}.{name}") for name in names}
+    return [name for name, value in found.items() if value is not None and not refused(value)]
+
+
+def refused(value: Any) -> bool:
+    """Whether a name is there only to say that it is not there yet."""
+    return (getattr(value, "__doc__", None) or "").startswith("Not there yet")
 
 
 def added(path: str) -> list[str]:

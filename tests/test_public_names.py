@@ -23,6 +23,11 @@ def test_features_page_is_current() -> None:
     assert features.FILE.read_text(encoding="utf-8") == features.text(), "run `python -m tests.features`"
 
 
+def test_features_page_lists_what_works() -> None:
+    assert features.present("jax.Array", ["item", "tolist", "sharding"]) == ["item", "tolist"]
+    assert features.present("jax.lax", ["custom_root", "scan"]) == ["scan"], "custom_root only says that it is missing"
+
+
 @pytest.mark.parametrize("module", AT_LEAST)
 def test_number_of_names(module: str) -> None:
     found = features.present(module, features.jax_names()[module])

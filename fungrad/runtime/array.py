@@ -133,6 +133,10 @@ class Array(Value):
         view = self._numpy()
         return (view.astype(np.float32) if dtypes.is_bfloat16(self.type.dtype) else view).tolist()
 
+    def tobytes(self) -> bytes:
+        """The elements' bytes, in C order."""
+        return self._numpy().tobytes()
+
     def _scalar(self, what: str) -> bool | int | float:
         if self.type.size != 1:
             raise TypeError(f"{what} needs an array with one element, got {self.type}. "

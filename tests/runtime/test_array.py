@@ -33,6 +33,7 @@ def test_numpy_round_trip(shape: tuple[int, ...], dtype: np.dtype) -> None:
     assert back.dtype == dtype and back.shape == shape and (back == source).all()
     assert array._address % 64 == 0
     assert array.tolist() == source.astype(np.float32 if dtype == dtypes.bfloat16 else dtype).tolist()
+    assert array.tobytes() == source.astype(dtype).tobytes()
     assert np.asarray(pickle.loads(pickle.dumps(array))).tobytes() == source.tobytes()
 
 
