@@ -182,7 +182,7 @@ def close(right: np.ndarray, found: np.ndarray, tolerance: np.ndarray) -> np.nda
 
 # ---- uncertainty ----------------------------------------------------------------------------------------------------
 
-RUNS = 6
+RUNS = 10
 UNITS = 3.0     # the last places by which a function is moved
 SAFETY = 4.0    # the tolerance, in deviations of the moved programs
 
@@ -252,8 +252,18 @@ def _moved_run(program: Program, arrays: Sequence[np.ndarray], generator: np.ran
         if generator is not None and name not in _EXACT:
             result = tuple(_moved(part, generator) for part in result) if isinstance(result, tuple) \
                 else _moved(result, generator)
+        if generator is not None and name in _SUMS:   # a sum of -0.0 may begin with 0.0
+            result = _either_zero(result, generator)
         values[node] = result
     return [np.asarray(values[output]) for output in program.outputs]
+
+
+def _either_zero(array: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Floating zeros with a random sign."""
+    if not dtypes.is_float(array.dtype):
+        return array
+    zeros = np.where(generator.random(array.shape) < 0.5, 0.0, -0.0).astype(array.dtype)
+    return np.where(array == 0, zeros, array)
 
 
 def _moved(array: Any, generator: np.random.Generator) -> Any:

@@ -1,4 +1,4 @@
-"""Operations outside jit: whatever is looked at, kept, dropped or computed in whichever order, the values are NumPy's."""
+"""Operations outside jit: whatever is looked at, kept, dropped or computed in any order, the values are NumPy's."""
 from __future__ import annotations
 
 import threading
