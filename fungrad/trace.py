@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from .dtypes import is_float
 from .errors import ConcretizationError, LeakedTracerError, user_location
 from .ir.primitive import Primitive
 from .ir.program import Node, Program, apply, input_node, program, result_node
@@ -64,6 +65,16 @@ class Tracer(Value):
                 f"At {user_location()}. {_ADVICE.get(what, _ADVICE_OTHERWISE)}")
         return value
 
+    def _outside(self, what: str) -> Value:
+        """The concrete value for Python or NumPy to compute with; an error where a derivative would be lost by that."""
+        value = self.concretize(what)
+        if is_float(self.type.dtype):
+            raise ConcretizationError(
+                f"{what} of a {self.type} that is being differentiated (traced from {self.trace.origin}) would lose "
+                f"its derivative. At {user_location()}. Call fungrad.numpy's functions instead of NumPy's or math's; "
+                "where no derivative is meant, write fungrad.lax.stop_gradient(x) or x.item().")
+        return value
+
     def __bool__(self) -> bool:
         return bool(self.concretize("bool()"))
 
@@ -74,16 +85,19 @@ class Tracer(Value):
         return self.concretize("an index in Python code").__index__()  # type: ignore[attr-defined]
 
     def __float__(self) -> float:
-        return float(self.concretize("float()"))  # type: ignore[arg-type]
+        return float(self._outside("float()"))  # type: ignore[arg-type]
+
+    def __complex__(self) -> complex:
+        return complex(self._outside("complex()"))  # type: ignore[arg-type]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return self.concretize("conversion to a NumPy array").__array__(dtype, copy)  # type: ignore[attr-defined]
+        return self._outside("conversion to a NumPy array").__array__(dtype, copy)  # type: ignore[attr-defined]
 
     def item(self, *index: int) -> Any:
         return self.concretize("item()").item(*index)  # type: ignore[attr-defined]
 
     def tolist(self) -> Any:
-        return self.concretize("tolist()").tolist()  # type: ignore[attr-defined]
+        return self._outside("tolist()").tolist()  # type: ignore[attr-defined]
 
 
 _ADVICE_OTHERWISE = ("Mark the argument as static (static_argnums=, static_argnames=), or compute with fungrad.numpy "

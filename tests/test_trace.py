@@ -1,4 +1,5 @@
 """Tracing: programs are interned, closed-over arrays are inputs, leaks are reported."""
+import math
 import threading
 
 import numpy as np
@@ -91,3 +92,19 @@ def test_a_tracer_of_another_thread_is_refused():
         return x
     fungrad.jit(f)(1.0)
     assert len(failures) == 1 and "thread" in failures[0]
+
+
+@pytest.mark.parametrize("use", [
+    lambda x: np.sin(x), lambda x: np.sin(x) * x, lambda x: float(x) * x, lambda x: math.sin(x) * x,
+    lambda x: np.float32(x) * x, lambda x: x.tolist() * x, lambda x: complex(x).real * x, lambda x: np.add(x, x)])
+def test_a_derivative_is_not_lost_in_numpy(use):
+    for derivative in (lambda: fungrad.grad(use)(1.0), lambda: fungrad.jvp(use, (1.0,), (1.0,))):
+        with pytest.raises((ConcretizationError, TypeError), match="derivative|fungrad.numpy|not supported|ufunc"):
+            derivative()
+
+
+def test_concrete_values_still_steer_python_under_grad():
+    def f(x):
+        scale = 3.0 if x > 0 else 1.0
+        return x * scale * x.item() * float(fungrad.lax.stop_gradient(x))
+    assert float(fungrad.grad(f)(2.0)) == 12.0

@@ -30,7 +30,7 @@ MOST_ROUNDS = 4
 
 def simplify(program: Program, target: Target) -> Program:
     """The program with calls inlined and all rules of `RULES` applied."""
-    program = _rewriter(simplify_bodies(inline_calls(program), target))
+    program = _rewriter(_sinker(simplify_bodies(inline_calls(program), target)))
     for _ in range(MOST_ROUNDS):   # what moves into and out of loops may allow more, on both sides
         changed = simplify_loops(program)
         if changed is program:
@@ -351,6 +351,16 @@ _MASKED = P("select", ("m", "c", ZERO), "s")
 
 # ---- the table ------------------------------------------------------------------------------------------------------
 
+# Applied alone first: folding constants beside a mask would put the NaN that it hides into the program.
+SINKING: tuple[Rule, ...] = (
+    Rule("sink mask through *", P("mul", (_MASKED, "d")), _sink_left),
+    Rule("sink mask through * (second)", P("mul", ("d", _MASKED)), _sink_right),
+    Rule("sink mask through /", P("div", (_MASKED, "d")), _sink_left),
+    Rule("sink mask through -", P("neg", (_MASKED,)), _sink_negation),
+    *[Rule(f"sink mask through {name}", P(name, (_MASKED,)), _sink_through)
+      for name in ("broadcast", "reshape", "transpose", "convert")],
+)
+
 RULES: tuple[Rule, ...] = (
     Rule("fold constants", P("trait:elementwise"), _fold),
     *[Rule(f"{name} of a constant", P(name, (P("full", None, "x"),)), _spread)
@@ -405,12 +415,8 @@ RULES: tuple[Rule, ...] = (
     Rule("select in its false branch", P("select", ("m", "c", P("select", ("m", "a", "b")))),
          lambda root, m, a, b, c: _make("select", m, c, b)),
 
-    Rule("sink mask through *", P("mul", (_MASKED, "d")), _sink_left),
-    Rule("sink mask through * (second)", P("mul", ("d", _MASKED)), _sink_right),
-    Rule("sink mask through /", P("div", (_MASKED, "d")), _sink_left),
-    Rule("sink mask through -", P("neg", (_MASKED,)), _sink_negation),
-    *[Rule(f"sink mask through {name}", P(name, (_MASKED,)), _sink_through)
-      for name in ("broadcast", "reshape", "transpose", "convert")],
+    *SINKING,
 )
 
 _rewriter = Rewriter(RULES)
+_sinker = Rewriter(SINKING)

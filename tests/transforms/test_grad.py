@@ -154,6 +154,15 @@ def test_where_has_a_finite_gradient_beside_its_branch():
         near(g(fnp.asarray([4.0, 0.0, -1.0])), [0.25, 0.0, 0.0])
 
 
+@pytest.mark.parametrize("x", [lambda: fnp.zeros(3), lambda: np.zeros(3, "float32"), lambda: fnp.asarray([0.0] * 3)])
+def test_where_has_a_finite_gradient_at_constants_too(x):
+    for safe, want in ((lambda x: fnp.sqrt(x), 0.0), (lambda x: fnp.log(x), 0.0), (lambda x: 1 / x, 0.0)):
+        f = lambda x, safe=safe: fnp.where(x > 0, safe(x), 0.0).sum()
+        near(fungrad.grad(f)(x()), np.full(3, want))
+        near(fungrad.jit(fungrad.grad(f))(x()), np.full(3, want))
+    near(fungrad.grad(lambda x: fnp.where(x > 0, fnp.log(x), 0.0))(0.0), 0.0)
+
+
 FUNCTIONS = {
     "tanh": fnp.tanh, "exp": fnp.exp, "square": lambda x: x * x, "softmax": lambda x: fungrad.nn.softmax(x, axis=-1),
     "cumsum": lambda x: fnp.cumsum(x, axis=-1), "sort": lambda x: fnp.sort(x, axis=-1),
