@@ -253,7 +253,8 @@ def _moved_run(program: Program, arrays: Sequence[np.ndarray], generator: np.ran
             result = tuple(_moved(part, generator) for part in result) if isinstance(result, tuple) \
                 else _moved(result, generator)
         if generator is not None and name in _SUMS:   # a sum of -0.0 may begin with 0.0
-            result = _either_zero(result, generator)
+            result = tuple(_either_zero(part, generator) for part in result) if isinstance(result, tuple) \
+                else _either_zero(result, generator)
         values[node] = result
     return [np.asarray(values[output]) for output in program.outputs]
 
