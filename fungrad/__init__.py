@@ -4,7 +4,8 @@
     step = fungrad.jit(fungrad.grad(loss))
 
 Names are JAX's where JAX has the thing. This file is the public surface and the one place where the layers are joined.
-The front ends, `show` and `passes` are imported when they are first used, so that `import fungrad` stays light.
+The front ends, custom rules, `checkpoint`, `show` and `passes` are imported when they are first used, so that
+`import fungrad` stays light.
 """
 from __future__ import annotations
 
@@ -35,9 +36,6 @@ from .transforms.api import (
     vjp,
     vmap,
 )
-from .transforms.checkpoint import checkpoint, checkpoint_policies, remat
-from .transforms.custom_jvp import custom_jvp
-from .transforms.custom_vjp import closure_convert, custom_gradient, custom_vjp
 from .transforms.jit import jit, why
 from .transforms.lazy import realize
 from .version import __version__
@@ -46,6 +44,9 @@ if TYPE_CHECKING:
     from . import lax, nn, numpy, random
     from .lower.pipeline import passes
     from .report import show
+    from .transforms.checkpoint import checkpoint, checkpoint_policies, remat
+    from .transforms.custom_jvp import custom_jvp
+    from .transforms.custom_vjp import closure_convert, custom_gradient, custom_vjp
 
 __all__ = [
     "Array", "ShapeDtypeStruct", "__version__", "block_until_ready", "checkpoint", "checkpoint_policies",
@@ -57,7 +58,12 @@ __all__ = [
 ]
 
 _LATER = {"lax": ("lax", None), "nn": ("nn", None), "numpy": ("numpy", None), "random": ("random", None),
-          "show": ("report", "show"), "passes": ("lower.pipeline", "passes")}
+          "show": ("report", "show"), "passes": ("lower.pipeline", "passes"),
+          "checkpoint": ("transforms.checkpoint", "checkpoint"), "remat": ("transforms.checkpoint", "remat"),
+          "checkpoint_policies": ("transforms.checkpoint", "checkpoint_policies"),
+          "custom_jvp": ("transforms.custom_jvp", "custom_jvp"), "custom_vjp": ("transforms.custom_vjp", "custom_vjp"),
+          "custom_gradient": ("transforms.custom_vjp", "custom_gradient"),
+          "closure_convert": ("transforms.custom_vjp", "closure_convert")}
 
 OPERATORS.load = lambda: importlib.import_module("fungrad.numpy.operators").TABLE
 set_base_trace(lazy.install())

@@ -51,6 +51,8 @@ DYNAMIC: dict[str, str] = {
     "backends": "a backend, and what finds it",
     "runtime": "the compiler, when the first program is compiled",
     "dtypes": "ml_dtypes, which takes longer to import than NumPy",
+    "backends.base": "the grammars of kernels and code, which arrays alone do not need",
+    "runtime.executable": "likewise",
 }
 
 # Modules that import a foreign package inside a function -> why.

@@ -15,16 +15,18 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ..errors import DeviceError
-from ..ir.instructions import InstructionList
-from ..ir.kernel import Fused
-from ..ir.lowered import Lowered, MemoryPlan
-from ..ir.target import Target
 from ..ir.types import Type
+
+if TYPE_CHECKING:
+    from ..ir.instructions import InstructionList
+    from ..ir.kernel import Fused
+    from ..ir.lowered import Lowered, MemoryPlan
+    from ..ir.target import Target
 
 ALIGNMENT = 64
 SMALL_BYTES = 4096

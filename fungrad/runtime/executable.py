@@ -10,15 +10,17 @@ import struct
 import sys
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Backend, Loaded, Table, table
 from ..errors import DeviceError
-from ..ir.lowered import Lowered
 from ..ir.program import Program
 from ..ir.types import Type
 from .alloc import Allocator
 from .array import DEVICES_IN_USE as in_use, Array
+
+if TYPE_CHECKING:
+    from ..ir.lowered import Lowered
 
 SLAB_BYTES = 32 << 10   # small results of one call share a block up to this size: one allocation for a whole tree
 SLAB_PART = 4 << 10     # larger results get a block of their own, so that one cannot keep much of others alive
