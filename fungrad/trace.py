@@ -79,25 +79,26 @@ class Tracer(Value):
         return bool(self.concretize("bool()"))
 
     def __int__(self) -> int:
-        return int(self.concretize("int()"))  # type: ignore[call-overload]
+        return int(self.concretize("int()"))  # type: ignore[call-overload]  # an Array
 
     def __index__(self) -> int:
-        return self.concretize("an index in Python code").__index__()  # type: ignore[attr-defined]
+        return self.concretize("an index in Python code").__index__()  # type: ignore[attr-defined]  # an Array
 
     def __float__(self) -> float:
-        return float(self._outside("float()"))  # type: ignore[arg-type]
+        return float(self._outside("float()"))  # type: ignore[arg-type]  # an Array
 
     def __complex__(self) -> complex:
-        return complex(self._outside("complex()"))  # type: ignore[arg-type]
+        return complex(self._outside("complex()"))  # type: ignore[arg-type]  # an Array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return self._outside("conversion to a NumPy array").__array__(dtype, copy)  # type: ignore[attr-defined]
+        array: Any = self._outside("conversion to a NumPy array")
+        return array.__array__(dtype, copy)
 
     def item(self, *index: int) -> Any:
-        return self.concretize("item()").item(*index)  # type: ignore[attr-defined]
+        return self.concretize("item()").item(*index)  # type: ignore[attr-defined]  # an Array
 
     def tolist(self) -> Any:
-        return self._outside("tolist()").tolist()  # type: ignore[attr-defined]
+        return self._outside("tolist()").tolist()  # type: ignore[attr-defined]  # an Array
 
 
 _ADVICE_OTHERWISE = ("Mark the argument as static (static_argnums=, static_argnames=), or compute with fungrad.numpy "

@@ -7,12 +7,6 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def unzip(pairs: Iterable[tuple]) -> tuple[tuple, ...]:
-    """Turn an iterable of pairs into a pair of tuples (two empty tuples if there is none)."""
-    columns = tuple(zip(*pairs, strict=True))
-    return columns or ((), ())
-
-
 def partition(mask: Sequence[bool], items: Sequence[T]) -> tuple[list[T], list[T]]:
     """Split `items` into those whose mask is false and those whose mask is true."""
     no = [item for chosen, item in zip(mask, items, strict=True) if not chosen]

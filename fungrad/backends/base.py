@@ -42,16 +42,6 @@ class ObjectStore(Protocol):
         """Keep `data` under this key; failing silently is allowed."""
 
 
-class NoStore:
-    """An object store that keeps nothing."""
-
-    def get(self, key: str) -> bytes | None:
-        return None
-
-    def put(self, key: str, data: bytes) -> None:
-        pass
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """Which word of the table, and which byte offset from it, is the memory of each slot of a lowered program.

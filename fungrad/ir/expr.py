@@ -169,10 +169,6 @@ def rebuild(x: Expr, operands: tuple[Expr, ...]) -> Expr:
     return x if operands == x.operands else _expr(x.op, operands, x.attribute, x.dtype)
 
 
-def rebuild_reduce(x: Expr, body: Expr, axes: tuple[Axis, ...]) -> Expr:
-    return _expr("reduce", (body,), (x.attribute[0], axes), body.dtype)
-
-
 def substitute(x: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
     """Rebuild `x` bottom-up without recursion; `replace(e)` answers for `e` itself, or None to rebuild it from its
     operands."""

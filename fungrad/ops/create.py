@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.expr import Expr, Reader, cast, constant
-from ..ir.primitive import Primitive, Refused, Zero, declare
+from ..ir.primitive import Primitive, Refused, declare
 from ..ir.types import Literal, Type, array_type, literal
 from ..trace import bind
 
@@ -42,11 +42,6 @@ def full_like(x: Any, value: bool | int | float) -> Any:
 
 def zeros(type: Type) -> Any:
     return bind(full_p, type=type, value=literal(0, type.dtype))
-
-
-def instantiate(tangent: Any) -> Any:
-    """A value for a tangent: zeros for a symbolic Zero."""
-    return zeros(tangent.type) if isinstance(tangent, Zero) else tangent
 
 
 def _reference_iota(*, type: Type, axis: int) -> np.ndarray:

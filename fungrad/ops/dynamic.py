@@ -16,9 +16,9 @@ from ..ir.expr import INDEX, TRUE, Expr, Reader, cast, conjunction, constant, in
 from ..ir.primitive import Linear, Primitive, Zero, declare
 from ..ir.types import Shape, Type
 from ..trace import bind
-from .create import full, instantiate
+from .create import full
 from .fragments import plus
-from .rules import batch_to_front, is_zero
+from .rules import batch_to_front, instantiate, is_zero
 
 
 def _check(name: str, x: Type, window: Shape, starts: Sequence[Type], batch_dims: int) -> None:

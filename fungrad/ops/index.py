@@ -36,10 +36,10 @@ from ..ir.primitive import Linear, Primitive, Refused, Zero, declare, parameter_
 from ..ir.types import Literal, Shape, Type, array_type, literal
 from ..trace import bind
 from . import elementwise
-from .create import full, full_like, instantiate, iota
+from .create import full, full_like, iota
 from .fragments import loop, nested, plus, times
 from .linear import convert, reshape
-from .rules import batch_to_front, is_zero, move_axis
+from .rules import batch_to_front, instantiate, is_zero, move_axis
 
 Axes = tuple[int, ...]
 

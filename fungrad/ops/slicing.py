@@ -11,9 +11,9 @@ from ..ir.expr import TRUE, Expr, Reader, conjunction, index_constant, operation
 from ..ir.primitive import PRIMITIVES, Linear, Primitive, Zero, declare
 from ..ir.types import Type
 from ..trace import bind
-from .create import full, instantiate
+from .create import full
 from .linear import reduce_sum
-from .rules import batch_to_front, broadcast, is_zero, linear_jvp, move_axis
+from .rules import batch_to_front, broadcast, instantiate, is_zero, linear_jvp, move_axis
 
 # ---- slice ----------------------------------------------------------------------------------------------------------
 

@@ -16,10 +16,10 @@ from ..ir.primitive import Zero
 from ..ir.program import Program
 from ..ir.types import Type, array_type
 from ..ir.value import Value
-from ..ops.create import full, instantiate, iota
+from ..ops.create import full, iota
 from ..ops.elementwise import add, eq
 from ..ops.linear import convert, reshape
-from ..ops.rules import broadcast, move_axis
+from ..ops.rules import broadcast, instantiate, move_axis
 from ..trace import current_trace, evaluate, trace_program
 from .batch import batch_values
 from .flat import FlatFunction, function_name, is_weak, leaf_name, normalize_argnums, to_value

@@ -303,8 +303,7 @@ def _batch(size: int, operands: Sequence[Any], axes: Sequence[int | None], *, pr
     return results, (0,) * len(results)
 
 
-def _transpose(cotangents: Sequence[Any], operands: Sequence[Any], *, program: Program, rule: VjpRule) -> tuple[Any,
-                                                                                                                ...]:
+def _transpose(cotangents: Sequence[Any], operands: Sequence[Any], *, program: Program, rule: VjpRule) -> Any:
     return call_p.transpose(cotangents, operands, program=program, name=rule.name)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fungrad import config
 from fungrad.backends import host, threads
-from fungrad.backends.base import NoStore, table
+from fungrad.backends.base import table
 from fungrad.backends.cpu import CpuBackend, CpuLoaded, Pool, alone_seconds, helpers, kernel_module
 from fungrad.backends.engine import Job, engine, machine_name
 from fungrad.errors import CompilationError
@@ -21,6 +21,7 @@ from fungrad.ir.kernel import Fused, Kernel, Launch
 from fungrad.ir.lowered import Lowered, MemoryPlan
 from fungrad.ir.program import program
 from fungrad.ir.types import array_type, literal
+from fungrad.runtime.cache import NoCache
 
 FLOAT = np.dtype("float32")
 
@@ -171,7 +172,7 @@ def test_a_hand_made_program_with_an_arena() -> None:
     lowered = Lowered(program((slots[0],), ()), Fused(launches, slots, (0,), (3,)), (code,) * 3,
                       MemoryPlan(8192, (None, 0, 4096, None)))
     assert table(lowered).words == ((0, 0), (2, 0), (2, 4096), (1, 0))
-    loaded = CpuBackend().compile(lowered, NoStore())
+    loaded = CpuBackend().compile(lowered, NoCache())
     source, result = np.arange(extent, dtype=FLOAT), np.zeros(extent, FLOAT)
     arena = np.zeros(loaded.arena_bytes, np.uint8)
     words = struct.pack("3q", *[a.ctypes.data for a in (source, result, arena)])
@@ -185,7 +186,7 @@ def program_of(backend: CpuBackend, code: InstructionList) -> CpuLoaded:
     kernel = Kernel(code.name, code.parameters[:1], code.parameters[1:])
     slots = tuple(buffer.type for buffer in code.parameters)
     fused = Fused((Launch(kernel, (0, 1)),), slots, (1,), (0,))
-    return backend.compile(Lowered(program((slots[1],), ()), fused, (code,), MemoryPlan(0, (None, None))), NoStore())
+    return backend.compile(Lowered(program((slots[1],), ()), fused, (code,), MemoryPlan(0, (None, None))), NoCache())
 
 
 def test_kernels_are_compiled_once_and_dropped_with_their_programs() -> None:
@@ -236,8 +237,8 @@ def test_jobs_of_native_threads(pool) -> None:
 def test_prepared_kernels_are_taken_over() -> None:
     backend = CpuBackend()
     code = increment("prepared", 123)
-    backend.prepare(code, NoStore())
-    backend.prepare(code, NoStore())
+    backend.prepare(code, NoCache())
+    backend.prepare(code, NoCache())
     assert len(backend._compiling) == 1 and backend._compiling[id(code)].job is not None
     program_of(backend, code)
     assert not backend._compiling
